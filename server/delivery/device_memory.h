@@ -60,7 +60,7 @@ struct DeviceCopy {
 
 // One GPU, for as long as somebody has it: its context is begun with the first of them, and ended
 // some time after the last. Copies run one after the other, on a thread and a stream of the
-// device's. Thread-safe; no call waits for the device but allocate().
+// device's. Thread-safe; no call waits for the device, or for its driver, but allocate().
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
@@ -68,7 +68,7 @@ class DeviceMemory {
   virtual const std::string& name() const = 0;  // "NVIDIA H100 80GB HBM3"
 
   // kResourceExhausted, with both figures, when the budget or the GPU is full now;
-  // kFailedPrecondition when so much never fits.
+  // kFailedPrecondition when so much never fits. Under no lock: the driver may take any time.
   virtual Result<std::unique_ptr<DeviceArena>> allocate(std::uint64_t bytes) = 0;
   virtual std::unique_ptr<PinnedArena> pin(Arena& arena) = 0;
   // `done` is called on the device's thread, once all of it lies there or why it does not.

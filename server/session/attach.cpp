@@ -124,7 +124,8 @@ PipelinePtr Sessions::look_at_data(const SessionPtr& session) {
 
 Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
                                                     const delivery::AttachRequest& request,
-                                                    bool gpu_may_have_room) {
+                                                    bool gpu_may_have_room,
+                                                    DeviceReserve& reserve) {
   Job& job = *session.job;
   SPDLD_ASSIGN(const Place place, place_of(job, session.member, request));
   std::vector<Jump> jumps = job.jumps_after(place.moves);
@@ -164,10 +165,10 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
                       .gain = job.gain,
                       .roll = job.roll},
       session.connection, streams_);
-  SPDLD_TRY(consumer->connect());
+  SPDLD_TRY(consumer->connect(&reserve));
   if (!job.pending) return consumer;
   Status ready =
-      consumer->prepare_swap(job.pending->from, job.pending->phase, job.pending->planned);
+      consumer->prepare_swap(job.pending->from, job.pending->phase, job.pending->planned, &reserve);
   if (ready.ok()) return consumer;
   consumer->end(false);
   return tl::unexpected<Status>(std::move(ready));
@@ -195,10 +196,20 @@ bool Sessions::may_get_room(const Session& session) const {
   return session.gpu != nullptr && !session.job->pending;
 }
 
+Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRequest& request,
+                             bool gpu_may_have_room) {
+  DeviceReserve reserve;
+  for (;;) {
+    auto begun = begin(session, request, gpu_may_have_room, reserve);
+    if (begun || !reserve.lacks()) return begun;
+    reserve.fill();
+  }
+}
+
 // What the consumer is told and what it starts from are one, whatever operators do to the job
 // meanwhile; and its first seek finds it.
 Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRequest& request,
-                             bool gpu_may_have_room) {
+                             bool gpu_may_have_room, DeviceReserve& reserve) {
   std::shared_ptr<Consumer> consumer;
   {
     MutexLock lock(mutex_);
@@ -213,7 +224,7 @@ Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRe
     if (job.members.size() == 1 && request.start == wire::StartMode::kFresh && !request.reconnect &&
         !awaits(job))
       job.roll->reset();
-    SPDLD_ASSIGN(consumer, connect(*session, request, gpu_may_have_room));
+    SPDLD_ASSIGN(consumer, connect(*session, request, gpu_may_have_room, reserve));
     session->consumer = consumer;
     session->gpu.reset();
     // A cursor says where its place is now that others do not know.

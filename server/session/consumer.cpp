@@ -38,9 +38,10 @@ Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection
       last_known_(options.last_known),
       to_send_(options.start) {}
 
-Status Consumer::connect() {
+Status Consumer::connect(DeviceReserve* reserve) {
   MutexLock lock(mutex_);
-  SPDLD_ASSIGN(legs_, route(timeline_, timeline_.settled(to_send_), nullptr, nullptr, halt_, gpu_));
+  SPDLD_ASSIGN(
+      legs_, route(timeline_, timeline_.settled(to_send_), nullptr, nullptr, halt_, gpu_, reserve));
   if (replicas_ > 1) {
     roll_->came({shard_, replica_}, replicas_, holder(), passage_);
     streams_.dismiss(job_, {shard_, replica_}, passage_);  // it is not expected elsewhere any more
@@ -210,7 +211,8 @@ void Consumer::give_up(const engine::StreamFailure& failure) {
 void Consumer::take_up_leg() {
   if (!begun_ || ended_ || legs_.empty()) return;
   const Stream& stream = *legs_.front().stream;
-  show(stream, stream.pool_of(holder()));
+  // Slots on a GPU are shown with their first batch where their memory has yet to come.
+  if (const auto pool = stream.pool_of(holder()); pool->has_memory()) show(stream, pool);
   retire_arenas();
 }
 

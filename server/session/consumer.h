@@ -77,7 +77,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
            Streams& streams);
 
   // Takes its place at the streams; what can be refused is refused here.
-  Status connect() SPDLD_EXCLUDES(mutex_);
+  // With a reserve, memory on its GPU comes from there, and what that lacks is refused.
+  Status connect(DeviceReserve* reserve = nullptr) SPDLD_EXCLUDES(mutex_);
   // Where it begins: known once it is connected.
   StepAt start() const SPDLD_EXCLUDES(mutex_);
   // UUID of the GPU that its first batches lie on; empty: in main memory.
@@ -120,7 +121,8 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // nothing be made from there on until commit_swap() or abort_swap(). One that was to come at
   // `planned`, earlier, is put off: then nothing is made from there on.
   Status prepare_swap(StepAt from, const PhasePtr& phase,
-                      std::optional<StepAt> planned = std::nullopt) SPDLD_EXCLUDES(mutex_);
+                      std::optional<StepAt> planned = std::nullopt,
+                      DeviceReserve* reserve = nullptr) SPDLD_EXCLUDES(mutex_);
   // Why what is prepared cannot be committed, if it cannot: one of its batches failed.
   Status prepared() const SPDLD_EXCLUDES(mutex_);
   void commit_swap() SPDLD_EXCLUDES(mutex_);
@@ -174,6 +176,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   void failed(const engine::StreamFailure& failure, const Stream& stream) override
       SPDLD_EXCLUDES(mutex_);
   void displaced() override SPDLD_EXCLUDES(mutex_);
+  void refused_memory(const Status& why, const Stream& stream) override SPDLD_EXCLUDES(mutex_);
 
  private:
   struct Lease {
@@ -228,10 +231,15 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   // the phase allows it, in main memory from there on, and `gpu` is let go of.
   Result<std::vector<Leg>> route(const Timeline& timeline, StepAt from,
                                  std::shared_ptr<Stream> after, std::shared_ptr<SlotPool> reuse,
-                                 StepAt halt, delivery::DeviceMemoryPtr& gpu)
-      SPDLD_REQUIRES(mutex_);
+                                 StepAt halt, delivery::DeviceMemoryPtr& gpu,
+                                 DeviceReserve* reserve = nullptr) SPDLD_REQUIRES(mutex_);
   Result<std::vector<Leg>> join(StreamWish& wish, delivery::DeviceMemoryPtr& gpu)
       SPDLD_REQUIRES(mutex_);
+  // Its batches lie in main memory from now on: the user is told.
+  void tell_in_main_memory(const std::string& warning) SPDLD_REQUIRES(mutex_);
+  // Goes on in main memory at the stream that refused it. False: it has no leg there that may lie
+  // there.
+  bool go_on_in_main_memory(const Status& why, const Stream& stream) SPDLD_REQUIRES(mutex_);
   void leave(const std::vector<Leg>& legs, bool away = false) SPDLD_REQUIRES(mutex_);
   // Drops the legs from `from` on; the one before ends there. The pool that became free by it.
   std::shared_ptr<SlotPool> cut_legs(StepAt from) SPDLD_REQUIRES(mutex_);
@@ -253,7 +261,7 @@ class Consumer final : public StreamReader, public std::enable_shared_from_this<
   bool accept(const std::vector<engine::SampleFailure>& replaced) SPDLD_REQUIRES(mutex_);
   StreamWish wish(const Timeline& timeline, StepAt from, StepAt until,
                   const delivery::DeviceMemoryPtr& gpu) const SPDLD_REQUIRES(mutex_);
-  Status make_pending(Pending pending) SPDLD_REQUIRES(mutex_);
+  Status make_pending(Pending pending, DeviceReserve* reserve = nullptr) SPDLD_REQUIRES(mutex_);
   std::vector<std::shared_ptr<SlotPool>> pools() const SPDLD_REQUIRES(mutex_);
 
   const std::uint32_t shard_;

@@ -32,6 +32,7 @@ Result<std::vector<Leg>> Consumer::join(StreamWish& wish, delivery::DeviceMemory
   auto joined = streams_.connect(shared_from_this(), wish);
   const Phase& phase = *wish.timeline.phase(wish.from);
   if (joined || wish.gpu == nullptr || !may_stay_in_main_memory(phase)) return joined;
+  if (wish.reserve != nullptr && wish.reserve->lacks()) return joined;  // it is tried again
   if (!begun_ && gpu_may_have_room_ && joined.error().code() == Code::kResourceExhausted)
     return joined;
   const std::string warning = in_main_memory_text(phase, joined.error().message(), true);
@@ -39,25 +40,30 @@ Result<std::vector<Leg>> Consumer::join(StreamWish& wish, delivery::DeviceMemory
   joined = streams_.connect(shared_from_this(), wish);
   if (!joined) return joined;
   gpu = nullptr;
+  tell_in_main_memory(warning);
+  return joined;
+}
+
+void Consumer::tell_in_main_memory(const std::string& warning) {
   spdlog::warn("session {}: {}", holder(), warning);
   if (begun_) {
     connection_->send_notice(warning);
   } else {
     gpu_warning_ = warning;
   }
-  return joined;
 }
 
 Result<std::vector<Leg>> Consumer::route(const Timeline& timeline, StepAt from,
                                          std::shared_ptr<Stream> after,
                                          std::shared_ptr<SlotPool> reuse, StepAt halt,
-                                         delivery::DeviceMemoryPtr& gpu) {
+                                         delivery::DeviceMemoryPtr& gpu, DeviceReserve* reserve) {
   std::vector<Leg> legs;
   while (from < halt) {
     const StepAt until = std::min(timeline.next_phase(from).value_or(kNever), halt);
     StreamWish part = wish(timeline, from, until, gpu);
     part.after = std::move(after);
     part.reuse = std::move(reuse);
+    part.reserve = reserve;
     auto connected = join(part, gpu);
     if (!connected) {
       leave(legs);
@@ -260,7 +266,7 @@ Status Consumer::resize(StepAt from, std::uint64_t position, std::uint32_t num_s
 
 // What it brings is made ready beside what there is, and nothing there is goes beyond its first
 // step.
-Status Consumer::make_pending(Pending pending) {
+Status Consumer::make_pending(Pending pending, DeviceReserve* reserve) {
   Timeline timeline = timeline_;
   timeline.swap(pending.from, pending.phase, pending.planned);
   const StepAt from = pending.first();
@@ -271,17 +277,18 @@ Status Consumer::make_pending(Pending pending) {
       before == legs_.begin() ? nullptr : std::prev(before)->stream;
   pending.gpu = gpu_;
   SPDLD_ASSIGN(pending.legs,
-               route(timeline, std::max(from, at), after, nullptr, kNever, pending.gpu));
+               route(timeline, std::max(from, at), after, nullptr, kNever, pending.gpu, reserve));
   (void)cut_legs(from);
   halt_ = from;
   pending_ = std::move(pending);
   return {};
 }
 
-Status Consumer::prepare_swap(StepAt from, const PhasePtr& phase, std::optional<StepAt> planned) {
+Status Consumer::prepare_swap(StepAt from, const PhasePtr& phase, std::optional<StepAt> planned,
+                              DeviceReserve* reserve) {
   MutexLock lock(mutex_);
   if (ended_) return {};
-  return make_pending({.from = from, .phase = phase, .planned = planned, .legs = {}});
+  return make_pending({.from = from, .phase = phase, .planned = planned, .legs = {}}, reserve);
 }
 
 Status Consumer::prepared() const {
@@ -351,6 +358,43 @@ void Consumer::displaced() {
   legs_.insert(legs_.begin(), legs->begin(), legs->end());
   take_up_leg();
   pump();
+}
+
+void Consumer::refused_memory(const Status& why, const Stream& stream) {
+  {
+    MutexLock lock(mutex_);
+    if (ended_ || go_on_in_main_memory(why, stream)) return;
+  }
+  failed({.status = why}, stream);
+}
+
+bool Consumer::go_on_in_main_memory(const Status& why, const Stream& stream) {
+  const auto refused = std::find_if(legs_.begin(), legs_.end(),
+                                    [&](const Leg& leg) { return leg.stream.get() == &stream; });
+  if (refused == legs_.end() || !may_stay_in_main_memory(*stream.phase())) return false;
+  gpu_ = nullptr;
+  tell_in_main_memory(in_main_memory_text(*stream.phase(), why.message(), true));
+  const StepAt from = std::max(refused->from, timeline_.settled(to_send_));
+  (void)cut_legs(refused->from);
+  const std::shared_ptr<Stream> after = legs_.empty() ? nullptr : legs_.back().stream;
+  // What a held job makes anew waits for go_on(), too.
+  const std::uint64_t open = std::exchange(open_epochs_, holds_ ? 0 : open_epochs_);
+  auto legs = route(timeline_, from, after, nullptr, halt_, gpu_);
+  open_epochs_ = open;
+  if (!legs) {
+    give_up({.status = std::move(legs).error()});
+    return true;
+  }
+  for (const Leg& leg : *legs) {
+    if (!holds_) break;
+    (void)leg.stream->hold();
+    held_.push_back(leg.stream);
+    leg.stream->open_epochs(holder(), open_epochs_);
+  }
+  legs_.insert(legs_.end(), legs->begin(), legs->end());
+  take_up_leg();
+  pump();
+  return true;
 }
 
 }  // namespace spdld::session

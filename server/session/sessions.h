@@ -261,7 +261,8 @@ class Sessions final : public delivery::DataService {
   // The session's consumer at its streams, where its job and the request place it.
   Result<std::shared_ptr<Consumer>> connect(const Session& session,
                                             const delivery::AttachRequest& request,
-                                            bool gpu_may_have_room) SPDLD_REQUIRES(mutex_);
+                                            bool gpu_may_have_room, DeviceReserve& reserve)
+      SPDLD_REQUIRES(mutex_);
   void welcome(const Session& session) const SPDLD_REQUIRES(mutex_);
   // A run is on disk before its first batch goes out, and each of its consumers before its own: a
   // daemon that dies within a second must not take ranks for those of an earlier run, with another
@@ -269,9 +270,12 @@ class Sessions final : public delivery::DataService {
   void keep_attached(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
   // Sends the consumer on its way: the last word, whatever fails has failed before. False: its job
   // is to run what open_gpu() has not been called for. With `gpu_may_have_room`, a full GPU is
-  // refused also where main memory would do.
+  // refused also where main memory would do. The second one fails where the reserve lacks memory on
+  // the GPU.
   Result<bool> begin(const SessionPtr& session, const delivery::AttachRequest& request,
                      bool gpu_may_have_room) SPDLD_EXCLUDES(mutex_);
+  Result<bool> begin(const SessionPtr& session, const delivery::AttachRequest& request,
+                     bool gpu_may_have_room, DeviceReserve& reserve) SPDLD_EXCLUDES(mutex_);
   // The same, once its GPU has room: what a consumer has that has just left is given back after it.
   Result<bool> begin_with_room(const SessionPtr& session, const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
@@ -408,7 +412,8 @@ class Sessions final : public delivery::DataService {
   bool runs(const JobPtr& job) const SPDLD_REQUIRES(mutex_);  // nobody deleted or replaced it
   // Holds the job and places its swap. The first step that no shard has begun.
   Result<StepAt> hold_and_place(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
-  Status prepare_swap(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
+  Status prepare_swap(PlannedSwap& swap, const SwapAt& at, DeviceReserve& reserve)
+      SPDLD_REQUIRES(mutex_);
   Status look_ahead(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
   // A consumer that attached after the swaps were planned, and so has no GPU open for this phase of
   // them.
@@ -417,7 +422,8 @@ class Sessions final : public delivery::DataService {
     PhasePtr phase;
   };
   static std::vector<Unopened> unopened(const std::vector<PlannedSwap>& swaps);
-  Status prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& at) SPDLD_REQUIRES(mutex_);
+  Status prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& at, DeviceReserve& reserve)
+      SPDLD_REQUIRES(mutex_);
   Status check_runs(const PlannedSwap& swap) const SPDLD_REQUIRES(mutex_);
   void abort_swap(const PlannedSwap& swap) SPDLD_REQUIRES(mutex_);
   // What consumers ask for, on a thread of its own: one change after the other, users in turns.

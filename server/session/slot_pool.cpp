@@ -61,27 +61,65 @@ SlotPool::SlotPool(std::unique_ptr<delivery::Arena> arena, uid_t uid, delivery::
 
 Result<std::shared_ptr<SlotPool>> SlotPool::on(const delivery::DeviceMemoryPtr& gpu,
                                                const delivery::DeviceLayout& layout,
-                                               std::uint32_t slot_count) {
+                                               std::uint32_t slot_count, DeviceReserve* reserve) {
   const std::uint64_t stride = layout.device_bytes();
   std::erase_if(on_gpus_, [](const auto& known) { return known.expired(); });
   for (const auto& known : on_gpus_) {
     // After a seek the slots may be another plan's that divides them otherwise.
     if (auto pool = known.lock(); pool != nullptr && pool->gpu_ == gpu &&
-                                  pool->device_stride_ == stride &&
+                                  pool->device_stride_ == stride && pool->memory_failure().ok() &&
                                   pool->arena_->shape().slot_bytes == layout.host_bytes())
       return pool;
   }
-  SPDLD_ASSIGN(auto device_arena, gpu->allocate(stride * slot_count));
+  std::shared_ptr<delivery::DeviceArena> device_arena;
+  if (reserve != nullptr) {
+    SPDLD_ASSIGN(device_arena, reserve->take(gpu, stride * slot_count));
+  }
   const delivery::ArenaShape shape{
       .kind = arena_->shape().kind, .slot_bytes = layout.host_bytes(), .slot_count = slot_count};
   SPDLD_ASSIGN(auto pool, create(shape, uid_, home_, meter_, executor_));
   pool->gpu_ = gpu;
-  pool->device_arena_ = std::move(device_arena);
   pool->device_stride_ = stride;
   pool->pinned_ = &pin(gpu);
   pool->filled_from_ = weak_from_this();
   on_gpus_.push_back(pool);
+  if (device_arena != nullptr) {
+    pool->device_arena_ = std::move(device_arena);
+    pool->memory_ = Memory::kThere;
+  } else {
+    pool->await_memory(stride * slot_count);
+  }
   return pool;
+}
+
+void SlotPool::await_memory(std::uint64_t bytes) {
+  // Where nobody has the pool any more by then, its memory goes as it came.
+  gpu_->post([gpu = std::weak_ptr(gpu_), pool = weak_from_this(), bytes] {
+    const auto lent = gpu.lock();
+    if (lent == nullptr || pool.expired()) return;
+    auto memory = lent->allocate(bytes);
+    if (const auto waits = pool.lock()) waits->memory_came(std::move(memory));
+  });
+}
+
+void SlotPool::memory_came(Result<std::unique_ptr<delivery::DeviceArena>> memory) {
+  if (memory) {
+    device_arena_ = std::move(*memory);
+    memory_ = Memory::kThere;
+  } else {
+    refusal_ = std::move(memory).error();
+    memory_ = Memory::kRefused;
+  }
+  std::weak_ptr<DeviceSlotWaiter> waiter;
+  {
+    MutexLock lock(pins_mutex_);
+    waiter = waiter_;
+  }
+  if (const auto waits = waiter.lock()) waits->device_slot_freed();
+}
+
+Status SlotPool::memory_failure() const {
+  return memory_.load() == Memory::kRefused ? refusal_ : Status();
 }
 
 // What the driver has to let go of may take its time, and is done by the thread of its GPU.
@@ -98,7 +136,7 @@ SlotPool::~SlotPool() {
     }
   };
   if (gpu_ != nullptr) {
-    gpu_->post([memory = std::shared_ptr(std::move(device_arena_))]() mutable { memory.reset(); });
+    gpu_->post([memory = std::move(device_arena_)]() mutable { memory.reset(); });
     if (const auto source = filled_from_.lock()) source->unpin(gpu_);
   }
   if (pins_.empty()) {
@@ -143,8 +181,11 @@ void SlotPool::unpin(const delivery::DeviceMemoryPtr& gpu) {
 }
 
 void SlotPool::serve(std::weak_ptr<DeviceSlotWaiter> waiter) {
-  MutexLock lock(pins_mutex_);
-  waiter_ = std::move(waiter);
+  {
+    MutexLock lock(pins_mutex_);
+    waiter_ = std::move(waiter);
+  }
+  if (!memory_failure().ok()) freed();  // nobody has been told so yet
 }
 
 void SlotPool::commit(std::uint32_t slot, std::uint32_t readers) {

@@ -18,6 +18,7 @@
 #include "delivery/device_memory.h"
 #include "delivery/slots.h"
 #include "engine/executor.h"
+#include "session/device_reserve.h"
 
 namespace spdld::session {
 
@@ -38,7 +39,8 @@ class ByteMeter {
   std::uint64_t used_ SPDLD_GUARDED_BY(mutex_) = 0;
 };
 
-// Who is to hear that a slot on a GPU has become free. Called on the GPU's own thread.
+// Who is to hear that a slot on a GPU has become free, or that the memory of all of them is there
+// or cannot be had. Called on the GPU's own thread.
 class DeviceSlotWaiter {
  public:
   virtual ~DeviceSlotWaiter() = default;
@@ -59,10 +61,11 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
                                                   std::shared_ptr<ByteMeter> meter,
                                                   engine::Executor& executor);
   // The pool on the GPU that batches of `layout` are copied to from this one: made unless somebody
-  // has it. Under the lock of Streams.
+  // has it. Under the lock of Streams, so that it waits for no driver: its memory comes from the
+  // reserve, or the GPU's own thread takes it later and tells the waiter.
   Result<std::shared_ptr<SlotPool>> on(const delivery::DeviceMemoryPtr& gpu,
                                        const delivery::DeviceLayout& layout,
-                                       std::uint32_t slot_count);
+                                       std::uint32_t slot_count, DeviceReserve* reserve = nullptr);
   ~SlotPool();
   SlotPool(const SlotPool&) = delete;
   SlotPool& operator=(const SlotPool&) = delete;
@@ -72,7 +75,11 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
 
   // Of a pool on a GPU alone.
   const delivery::DeviceMemoryPtr& gpu() const { return gpu_; }  // null: of main memory
-  delivery::DeviceArena& device_arena() const { return *device_arena_; }
+  // Whether its memory there has come: nothing is copied, and no consumer is shown it, before.
+  bool has_memory() const { return gpu_ == nullptr || memory_.load() == Memory::kThere; }
+  // Why it does not come; ok: it is there or may come.
+  Status memory_failure() const;
+  delivery::DeviceArena& device_arena() const { return *device_arena_; }  // once it has come
   delivery::DevicePlace device_place(std::uint32_t slot) const {
     return {.offset = slot * device_stride_, .bytes = device_stride_};
   }
@@ -117,8 +124,16 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   std::atomic<engine::StreamId> stream_{0};  // 0: none; read by whoever frees a slot
 
   // Of a pool on a GPU.
+  enum class Memory : std::uint8_t { kAwaited, kThere, kRefused };
+  void await_memory(std::uint64_t bytes);
+  // On the GPU's thread.
+  void memory_came(Result<std::unique_ptr<delivery::DeviceArena>> memory)
+      SPDLD_EXCLUDES(pins_mutex_);
   delivery::DeviceMemoryPtr gpu_;
-  std::unique_ptr<delivery::DeviceArena> device_arena_;
+  // The next two are written once, before this leaves kAwaited.
+  std::shared_ptr<delivery::DeviceArena> device_arena_;
+  Status refusal_;
+  std::atomic<Memory> memory_{Memory::kAwaited};
   std::uint64_t device_stride_ = 0;
   std::weak_ptr<SlotPool> filled_from_;
   delivery::PinnedArena* pinned_ = nullptr;  // that one's

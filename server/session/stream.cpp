@@ -497,7 +497,11 @@ bool Stream::retime(const Timeline& timeline, JobTag job) {
 std::string Stream::waits_for(delivery::HolderId id) const {
   MutexLock lock(mutex_);
   const Reader* const reader = find(id);
-  if (reader == nullptr || ended_ || replicas_ == 1) return {};
+  if (reader == nullptr || ended_) return {};
+  if (reader->on_gpu != nullptr && !reader->on_gpu->has_memory())
+    return "the driver of " + reader->on_gpu->gpu()->name() +
+           " was asked for memory there and has not answered yet";
+  if (replicas_ == 1) return {};
   const bool nothing_made = reader->next >= to_make_ && pool_->slots().counts().free == 0;
   if (!nothing_made && !lacks_room(*reader)) return {};
   const Reader* slowest = nullptr;

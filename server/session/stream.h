@@ -255,6 +255,10 @@ class Stream final : public engine::StreamPort,
   void want_nothing(const std::shared_ptr<SlotPool>& on_gpu) SPDLD_REQUIRES(mutex_);
   // No reader in these slots goes on.
   void give_up(const std::shared_ptr<SlotPool>& on_gpu, const Status& why) SPDLD_EXCLUDES(mutex_);
+  // Those of slots whose memory cannot be had.
+  void give_up_refused() SPDLD_EXCLUDES(mutex_);
+  // All readers in these slots leave. Those that are not away.
+  ReaderRefs dismiss_from(const std::shared_ptr<SlotPool>& on_gpu) SPDLD_EXCLUDES(mutex_);
   std::optional<StepAt> offered(const ReaderTerms& terms) const SPDLD_REQUIRES(mutex_);
   void end() SPDLD_EXCLUDES(mutex_);
 

@@ -104,14 +104,17 @@ void Stream::left(const std::shared_ptr<SlotPool>& on_gpu) {
 }
 
 void Stream::device_slot_freed() {
-  MutexLock lock(mutex_);
-  begin_copies();
+  {
+    MutexLock lock(mutex_);
+    begin_copies();
+  }
+  give_up_refused();
 }
 
 void Stream::begin_copies() {
   if (ended_) return;
   for (const Reader& reader : readers_) {
-    if (reader.on_gpu == nullptr) continue;
+    if (reader.on_gpu == nullptr || !reader.on_gpu->has_memory()) continue;
     for (auto next = to_copy(reader.on_gpu); next != ready_.end(); next = to_copy(reader.on_gpu)) {
       if (reader.on_gpu->slots().counts().free == 0) break;
       begin_copy(next, reader.on_gpu);
@@ -237,6 +240,26 @@ void Stream::want_nothing(const std::shared_ptr<SlotPool>& on_gpu) {
 }
 
 void Stream::give_up(const std::shared_ptr<SlotPool>& on_gpu, const Status& why) {
+  for (const auto& reader : dismiss_from(on_gpu)) reader->failed({.status = why}, *this);
+}
+
+void Stream::give_up_refused() {
+  std::vector<std::shared_ptr<SlotPool>> refused;
+  {
+    MutexLock lock(mutex_);
+    for (const Reader& reader : readers_) {
+      if (reader.on_gpu != nullptr && !reader.on_gpu->memory_failure().ok())
+        refused.push_back(reader.on_gpu);
+    }
+  }
+  for (const auto& on_gpu : refused) {
+    for (const auto& reader : dismiss_from(on_gpu))
+      reader->refused_memory(on_gpu->memory_failure(), *this);
+  }
+}
+
+Stream::ReaderRefs Stream::dismiss_from(const std::shared_ptr<SlotPool>& on_gpu) {
+  ReaderRefs left;
   std::vector<Reader> readers;
   {
     MutexLock lock(mutex_);
@@ -249,8 +272,9 @@ void Stream::give_up(const std::shared_ptr<SlotPool>& on_gpu, const Status& why)
       continue;
     }
     leave(reader.id);
-    if (const auto ref = reader.reader.lock()) ref->failed({.status = why}, *this);
+    if (auto ref = reader.reader.lock()) left.push_back(std::move(ref));
   }
+  return left;
 }
 
 }  // namespace spdld::session

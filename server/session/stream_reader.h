@@ -29,6 +29,9 @@ class StreamReader {
   virtual void failed(const engine::StreamFailure& failure, const Stream& stream) = 0;
   // Others who share the stream hold it up: it is to go its own way.
   virtual void displaced() = 0;
+  // It has been made to leave the stream, whose slots on its GPU have no memory for the reason
+  // given.
+  virtual void refused_memory(const Status& why, const Stream& stream) = 0;
 };
 
 }  // namespace spdld::session

@@ -72,8 +72,8 @@ Result<std::shared_ptr<SlotPool>> Streams::slots_on_gpu(const StreamWish& wish,
                                                         const Stream& stream) {
   if (wish.gpu == nullptr || stream.device_layout().device_bytes() == 0) return nullptr;
   const engine::Plan& plan = stream.phase()->run->plan();
-  auto slots =
-      stream.pool()->on(wish.gpu, stream.device_layout(), plan.device_slots_for(wish.credits));
+  auto slots = stream.pool()->on(wish.gpu, stream.device_layout(),
+                                 plan.device_slots_for(wish.credits), wish.reserve);
   if (!slots)
     return tl::unexpected<Status>(slots.error().with_context(
         "pipeline '" + plan.spec.name + "' needs " +

@@ -47,6 +47,7 @@ struct StreamWish {
   std::shared_ptr<ByteMeter> meter;
   std::shared_ptr<Stream> after = nullptr;    // a new stream begins when that one is through
   std::shared_ptr<SlotPool> reuse = nullptr;  // of a stream that has ended, of the same run
+  DeviceReserve* reserve = nullptr;  // of memory on `gpu`; null: batches wait until that is there
 };
 
 // All live streams, and who may share one: replicas of a shard always, and consumers of different

@@ -232,7 +232,7 @@ Status Sessions::look_ahead(PlannedSwap& swap, const SwapAt& at) {
   return {};
 }
 
-Status Sessions::prepare_swap(PlannedSwap& swap, const SwapAt& at) {
+Status Sessions::prepare_swap(PlannedSwap& swap, const SwapAt& at, DeviceReserve& reserve) {
   Job& job = *swap.job;
   if (const auto frontier = hold_and_place(swap, at); !frontier) return frontier.error();
   if (swap.tuned) {
@@ -243,8 +243,10 @@ Status Sessions::prepare_swap(PlannedSwap& swap, const SwapAt& at) {
   if (!swap.known) {
     job.pending = Job::Pending{.from = swap.from, .phase = swap.phase, .planned = swap.planned};
     for (const auto& [member, session] : job.members) {
-      if (session->consumer == nullptr || !ready.ok()) continue;
-      ready = session->consumer->prepare_swap(swap.from, swap.phase, swap.planned);
+      // The reserve is to hear of all that it lacks.
+      if (session->consumer == nullptr || (!ready.ok() && !reserve.lacks())) continue;
+      Status made = session->consumer->prepare_swap(swap.from, swap.phase, swap.planned, &reserve);
+      if (ready.ok()) ready = std::move(made);
     }
     if (!ready.ok()) abort_swap(swap);
   }
@@ -263,26 +265,34 @@ std::vector<Sessions::Unopened> Sessions::unopened(const std::vector<PlannedSwap
 }
 
 Status Sessions::prepare_swaps(std::vector<PlannedSwap>& swaps, const SwapAt& at) {
+  DeviceReserve reserve;
   while (true) {
     std::vector<Unopened> late;
     {
       MutexLock lock(mutex_);
       late = unopened(swaps);
-      if (late.empty()) return prepare_opened(swaps, at);
+      if (late.empty()) {
+        Status ready = prepare_opened(swaps, at, reserve);
+        if (!reserve.lacks()) return ready;
+      }
     }
+    reserve.fill();
     for (const Unopened& one : late) SPDLD_TRY(open_gpu_of_job(one.session, *one.phase));
   }
 }
 
-Status Sessions::prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& at) {
-  for (auto swap = swaps.begin(); swap != swaps.end(); ++swap) {
-    Status ready = check_runs(*swap);
-    if (ready.ok()) ready = prepare_swap(*swap, at);
-    if (ready.ok()) continue;
-    for (auto done = swaps.begin(); done != swap; ++done) abort_swap(*done);
-    return ready;
+Status Sessions::prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& at,
+                                DeviceReserve& reserve) {
+  Status ready;
+  auto swap = swaps.begin();
+  for (; swap != swaps.end() && (ready.ok() || reserve.lacks()); ++swap) {
+    Status made = check_runs(*swap);
+    if (made.ok()) made = prepare_swap(*swap, at, reserve);
+    if (ready.ok()) ready = std::move(made);
   }
-  return {};
+  if (ready.ok()) return ready;
+  for (auto done = swaps.begin(); done != swap; ++done) abort_swap(*done);
+  return ready;
 }
 
 Status Sessions::look_ahead(std::vector<PlannedSwap>& swaps, const SwapAt& at) {

@@ -106,6 +106,9 @@ Doors doors() {
   find("fake_cuda_counts", doors.counts);
   find("fake_cuda_read_ledger", doors.read_ledger);
   find("fake_cuda_calls", doors.calls);
+  find("fake_cuda_hold", doors.hold);
+  find("fake_cuda_let_go", doors.let_go);
+  find("fake_cuda_held", doors.held);
   find("fake_cuda_launch", doors.launch);
   find("fake_cuda_peek", doors.peek);
   find("fake_cuda_begin_capture", doors.begin_capture);

@@ -58,6 +58,9 @@ struct Doors {
   decltype(&fake_cuda_counts) counts;
   decltype(&fake_cuda_read_ledger) read_ledger;
   decltype(&fake_cuda_calls) calls;
+  decltype(&fake_cuda_hold) hold;
+  decltype(&fake_cuda_let_go) let_go;
+  decltype(&fake_cuda_held) held;
   decltype(&fake_cuda_launch) launch;
   decltype(&fake_cuda_peek) peek;
   decltype(&fake_cuda_begin_capture) begin_capture;

@@ -73,6 +73,13 @@ int fake_cuda_read_ledger(const char* path, FakeCudaCounts* counts);
 /* How often this process has called a function, "cuMemAlloc", say. */
 uint64_t fake_cuda_calls(const char* function);
 
+/* From the nth call of a function on, the first being 1, those who call it wait for
+ * fake_cuda_let_go(), as they do for a device that is stuck. Calls that wait now: fake_cuda_held().
+ */
+void fake_cuda_hold(const char* function, uint64_t call);
+void fake_cuda_let_go(void);
+uint64_t fake_cuda_held(void);
+
 /* Runs `kernel` in the order of the stream, on a thread of its own: it may read and write device
  * memory through fake_cuda_peek, may block, and calls nothing of CUDA. */
 CUresult fake_cuda_launch(CUstream stream, void (*kernel)(void*), void* argument);

@@ -79,6 +79,14 @@ FAKE_CUDA_EXPORT std::uint64_t fake_cuda_calls(const char* function) {
   return faults().calls(function);
 }
 
+FAKE_CUDA_EXPORT void fake_cuda_hold(const char* function, std::uint64_t call) {
+  faults().hold(function, call);
+}
+
+FAKE_CUDA_EXPORT void fake_cuda_let_go() { faults().let_go(); }
+
+FAKE_CUDA_EXPORT std::uint64_t fake_cuda_held() { return faults().held(); }
+
 FAKE_CUDA_EXPORT CUresult fake_cuda_launch(CUstream handle, void (*kernel)(void*), void* argument) {
   return launch("fake_cuda_launch", handle, [kernel, argument] { kernel(argument); });
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -27,7 +28,11 @@ class LentDevice final : public DeviceMemory {
         budget_(std::move(budget)),
         registrations_(std::move(registrations)),
         copier_(std::move(copier)) {}
-  ~LentDevice() override { copier_->stop(); }
+  // The thread of the copies has the context last, as a driver may take its time to end one.
+  ~LentDevice() override {
+    context_.reset();
+    copier_->stop();
+  }
 
   const std::string& uuid() const override { return uuid_; }
   const std::string& name() const override { return context_->name(); }
@@ -45,15 +50,16 @@ class LentDevice final : public DeviceMemory {
 
  private:
   const std::string uuid_;
-  const std::shared_ptr<Context> context_;
+  std::shared_ptr<Context> context_;
   const std::shared_ptr<VramBudget> budget_;
   const std::shared_ptr<Registrations> registrations_;
   const std::shared_ptr<Copier> copier_;
 };
 
-// One GPU that the driver shows, whether or not anybody has it.
+// One GPU that the driver shows, whether or not anybody has it. Under CudaDevices::mutex_.
 struct Gpu {
-  // Held while a context is begun there, which may take a second. Comes before CudaDevices::mutex_.
+  // Held while a context is begun there, which may take a second. Comes before CudaDevices::mutex_,
+  // and is no part of what that guards.
   Mutex beginning = {};
   CUdevice device = 0;
   bool identified = false;
@@ -90,8 +96,8 @@ class CudaDevices final : public Devices {
   }
 
   std::vector<DeviceFacts> facts() const override SPDLD_EXCLUDES(mutex_) {
-    MutexLock lock(mutex_);
     look();
+    MutexLock lock(mutex_);
     std::vector<DeviceFacts> facts;
     for (const auto& gpu : gpus_) {
       facts.push_back(gpu->facts);
@@ -113,9 +119,13 @@ class CudaDevices final : public Devices {
   static const Functions& functions() { return *driver().functions; }
 
   Result<std::shared_ptr<Gpu>> find(const std::string& uuid) SPDLD_EXCLUDES(mutex_) {
-    MutexLock lock(mutex_);
-    std::erase_if(copiers_, [](const auto& copier) { return copier->ended(); });
+    std::vector<std::shared_ptr<Copier>> ended;  // joined without the lock
     look();
+    MutexLock lock(mutex_);
+    const auto first_ended = std::stable_partition(
+        copiers_.begin(), copiers_.end(), [](const auto& copier) { return !copier->ended(); });
+    ended.assign(std::make_move_iterator(first_ended), std::make_move_iterator(copiers_.end()));
+    copiers_.erase(first_ended, copiers_.end());
     const auto found = std::find_if(gpus_.begin(), gpus_.end(), [&](const auto& candidate) {
       return candidate->identified && digits_of(candidate->facts.uuid) == digits_of(uuid);
     });
@@ -136,11 +146,18 @@ class CudaDevices final : public Devices {
 
   // Called without the lock, so that asking for facts, or for another GPU, does not wait for it.
   Result<DeviceMemoryPtr> begin(Gpu& gpu) SPDLD_EXCLUDES(mutex_) {
-    auto context = std::make_shared<Context>(functions(), gpu.device, gpu.facts.name);
+    CUdevice device = 0;
+    DeviceFacts facts;
+    {
+      MutexLock lock(mutex_);
+      device = gpu.device;
+      facts = gpu.facts;
+    }
+    auto context = std::make_shared<Context>(functions(), device, facts.name);
     auto copier = std::make_shared<Copier>(context);
     if (Status begun = context->begin(); !begun.ok()) return tl::unexpected<Status>(begun);
     if (Status started = copier->start(); !started.ok()) return tl::unexpected<Status>(started);
-    auto lent = std::make_shared<LentDevice>(gpu.facts.uuid, std::move(context), gpu.budget,
+    auto lent = std::make_shared<LentDevice>(facts.uuid, std::move(context), gpu.budget,
                                              registrations_, copier);
     MutexLock lock(mutex_);
     copiers_.push_back(std::move(copier));
@@ -148,18 +165,32 @@ class CudaDevices final : public Devices {
     return lent;
   }
 
-  // Asks the driver again for all that it failed to tell before.
-  void look() const SPDLD_REQUIRES(mutex_) {
+  // Asks the driver again for all that it failed to tell before, and for what may change.
+  void look() const SPDLD_EXCLUDES(mutex_) {
     if (!driver()) return;
-    gpus_.resize(static_cast<std::size_t>(driver().devices));
-    for (std::size_t i = 0; i < gpus_.size(); ++i) {
-      if (gpus_[i] == nullptr) gpus_[i] = std::make_shared<Gpu>();
+    for (std::size_t i = 0; i < static_cast<std::size_t>(driver().devices); ++i) {
+      CUdevice device = 0;
+      bool identified = false;
+      DeviceFacts facts;
+      {
+        MutexLock lock(mutex_);
+        if (gpus_.size() <= i) {
+          gpus_.push_back(std::make_shared<Gpu>());
+          gpus_.back()->budget = std::make_shared<VramBudget>(budget_bytes_);
+          gpus_.back()->facts.budget_bytes = budget_bytes_;
+        }
+        device = gpus_[i]->device;
+        identified = gpus_[i]->identified;
+        facts = gpus_[i]->facts;
+      }
+      if (!identified) identified = identify(functions(), static_cast<int>(i), device, facts).ok();
+      if (identified) check_deliverable(functions(), device, facts);
+      MutexLock lock(mutex_);
       Gpu& gpu = *gpus_[i];
-      if (gpu.budget == nullptr) gpu.budget = std::make_shared<VramBudget>(budget_bytes_);
-      gpu.facts.budget_bytes = budget_bytes_;
-      if (!gpu.identified)
-        gpu.identified = identify(functions(), static_cast<int>(i), gpu.device, gpu.facts).ok();
-      if (gpu.identified) check_deliverable(functions(), gpu.device, gpu.facts);
+      if (gpu.identified && !identified) continue;  // another thread was told
+      gpu.device = device;
+      gpu.identified = identified;
+      gpu.facts = std::move(facts);
     }
   }
 

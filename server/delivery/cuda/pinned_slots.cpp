@@ -5,28 +5,57 @@
 
 namespace spdld::delivery::cuda {
 
+void Registrations::begin(const std::byte* slot) {
+  while (changing_.contains(slot)) changed_.wait(mutex_);
+  changing_.insert(slot);
+}
+
+void Registrations::end(const std::byte* slot) {
+  changing_.erase(slot);
+  changed_.notify_all();
+}
+
 CUresult Registrations::add(std::span<std::byte> slot,
                             const std::shared_ptr<const Context>& context) {
-  MutexLock lock(mutex_);
-  const auto known = registrations_.find(slot.data());
-  if (known != registrations_.end()) {
-    ++known->second.users;
-    return CUDA_SUCCESS;
+  {
+    MutexLock lock(mutex_);
+    begin(slot.data());
+    const auto known = registrations_.find(slot.data());
+    if (known != registrations_.end()) {
+      ++known->second.users;
+      end(slot.data());
+      return CUDA_SUCCESS;
+    }
   }
   const CUresult result =
       context->functions().MemHostRegister(slot.data(), slot.size(), CU_MEMHOSTREGISTER_PORTABLE);
+  MutexLock lock(mutex_);
   if (result == CUDA_SUCCESS) registrations_.emplace(slot.data(), Registration{.context = context});
+  end(slot.data());
   return result;
 }
 
 CUresult Registrations::remove(std::span<std::byte> slot) {
+  std::shared_ptr<const Context> context;
+  {
+    MutexLock lock(mutex_);
+    begin(slot.data());
+    const auto known = registrations_.find(slot.data());
+    if (--known->second.users > 0) {
+      end(slot.data());
+      return CUDA_SUCCESS;
+    }
+    context = std::move(known->second.context);
+    registrations_.erase(known);
+  }
+  CUresult result = CUDA_SUCCESS;
+  {
+    const Current current(*context);
+    result = context->functions().MemHostUnregister(slot.data());
+  }
   MutexLock lock(mutex_);
-  const auto known = registrations_.find(slot.data());
-  if (--known->second.users > 0) return CUDA_SUCCESS;
-  const std::shared_ptr<const Context> context = std::move(known->second.context);
-  registrations_.erase(known);
-  const Current current(*context);
-  return context->functions().MemHostUnregister(slot.data());
+  end(slot.data());
+  return result;
 }
 
 PinnedSlots::~PinnedSlots() {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
+#include <span>
 #include <vector>
 
 #include "base/mutex.h"
@@ -29,7 +31,14 @@ class Registrations {
     int users = 1;
   };
 
+  // The slot is the caller's alone to register or to let go of: the driver may take its time, and
+  // other slots do not wait for it.
+  void begin(const std::byte* slot) SPDLD_REQUIRES(mutex_);
+  void end(const std::byte* slot) SPDLD_REQUIRES(mutex_);
+
   Mutex mutex_;
+  CondVar changed_;
+  std::set<const std::byte*> changing_ SPDLD_GUARDED_BY(mutex_);
   std::map<const std::byte*, Registration> registrations_ SPDLD_GUARDED_BY(mutex_);
 };
 

@@ -118,6 +118,9 @@ class GpuReader final : public StreamReader {
     MutexLock lock(mutex_);
     failure_ = failure.status;
   }
+  void refused_memory(const Status& why, const Stream& stream) override {
+    failed({.status = why}, stream);
+  }
   void displaced() override {}
 
   std::uint64_t told() const { return told_.load(std::memory_order_acquire); }
@@ -136,6 +139,21 @@ class GpuReader final : public StreamReader {
   std::optional<Status> failure_ SPDLD_GUARDED_BY(mutex_);
 };
 using GpuReaderPtr = std::shared_ptr<GpuReader>;
+
+// Slots of the pool on a GPU whose memory was taken beforehand.
+inline std::shared_ptr<SlotPool> slots_of(SlotPool& pool, const HandGpuPtr& gpu,
+                                          const delivery::DeviceLayout& layout,
+                                          std::uint32_t count) {
+  DeviceReserve reserve;
+  auto slots = pool.on(gpu, layout, count, &reserve);
+  if (!slots) {
+    EXPECT_TRUE(reserve.lacks()) << slots.error().message();
+    reserve.fill();
+    slots = pool.on(gpu, layout, count, &reserve);
+  }
+  EXPECT_TRUE(slots) << slots.error().message();
+  return *slots;
+}
 
 // Streams of images of 75 KiB a batch, which the test makes.
 class GpuFixture : public StreamsFixture {
@@ -178,9 +196,7 @@ class GpuFixture : public StreamsFixture {
   }
   static std::shared_ptr<SlotPool> slots_on(const Stream& stream, const HandGpuPtr& gpu) {
     if (gpu == nullptr) return nullptr;
-    auto slots = stream.pool()->on(gpu, stream.device_layout(), kDeviceSlots);
-    EXPECT_TRUE(slots) << slots.error().message();
-    return *slots;
+    return slots_of(*stream.pool(), gpu, stream.device_layout(), kDeviceSlots);
   }
   GpuReaderPtr reader(JobTag job = 1) { return std::make_shared<GpuReader>(++last_holder_, job); }
   static ReaderTerms terms(const Stream& stream, const GpuReaderPtr& reader, const HandGpuPtr& gpu,

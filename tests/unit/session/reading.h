@@ -103,6 +103,9 @@ class Reader final : public StreamReader {
     ++told_;
     changed_.notify_all();
   }
+  void refused_memory(const Status& why, const Stream& stream) override {
+    failed({.status = why}, stream);
+  }
   void displaced() override {
     MutexLock lock(mutex_);
     ++displaced_;

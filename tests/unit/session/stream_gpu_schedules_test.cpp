@@ -147,9 +147,15 @@ class Schedule {
                       .until = one.until,
                       .open_epochs = 1};
     if (one.gpu != nullptr) {
-      auto slots = stream_->pool()->on(one.gpu, stream_->device_layout(), testing::kDeviceSlots);
-      ASSERT_TRUE(slots);
-      terms.on_gpu = *slots;
+      // Their memory was taken beforehand, or comes when the GPU's thread is there.
+      if (one_in(2)) {
+        terms.on_gpu = testing::slots_of(*stream_->pool(), one.gpu, stream_->device_layout(),
+                                         testing::kDeviceSlots);
+      } else {
+        auto slots = stream_->pool()->on(one.gpu, stream_->device_layout(), testing::kDeviceSlots);
+        ASSERT_TRUE(slots);
+        terms.on_gpu = *slots;
+      }
     }
     const auto joined = stream_->join(one.reader, terms, kNever);
     if (!joined) return;  // there is nothing left for it

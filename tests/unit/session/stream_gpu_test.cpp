@@ -42,6 +42,14 @@ class StreamGpuTest : public testing::GpuFixture {
   GpuReaderPtr joined(const HandGpuPtr& gpu, JobTag job = 1, std::uint64_t from = 0) {
     return readers_.emplace_back(GpuFixture::joined(*stream_, gpu, job, 0, from));
   }
+  // In slots whose memory need not have come.
+  GpuReaderPtr joined_in(const std::shared_ptr<SlotPool>& slots) {
+    auto made = reader();
+    ReaderTerms there = terms(made, testing::kMainMemory);
+    there.on_gpu = slots;
+    EXPECT_TRUE(join(made, there, {}));
+    return made;
+  }
   GpuReaderPtr joined_until(StepAt until, const HandGpuPtr& gpu, JobTag job) {
     return readers_.emplace_back(GpuFixture::joined_until(until, *stream_, gpu, job));
   }
@@ -419,6 +427,33 @@ TEST_F(StreamGpuTest, FailedCopyEndsTheReadersOfThatGpuAlone) {
   }
 }
 
+TEST_F(StreamGpuTest, BatchesWaitUntilTheGpusThreadHasMemoryForThem) {
+  auto slots = stream_->pool()->on(gpu_, stream_->device_layout(), kDeviceSlots);
+  ASSERT_TRUE(slots);
+  const auto waits = joined_in(*slots);
+  produce(2);
+  EXPECT_EQ(gpu_->allocations(), 0) << "whoever joins must not wait for a driver";
+  EXPECT_EQ(gpu_->begun(), 0U);
+  EXPECT_EQ(stream_->waits_for(waits->holder()),
+            "the driver of a GPU by hand was asked for memory there and has not answered yet");
+  settle();
+  EXPECT_EQ(gpu_->allocations(), 1);
+  pass({waits}, 0, 2);
+}
+
+TEST_F(StreamGpuTest, ReaderIsToldThatTheGpuRefusesMemoryHoweverEarlyItDoes) {
+  gpu_->set_limit(0);
+  auto slots = stream_->pool()->on(gpu_, stream_->device_layout(), kDeviceSlots);
+  ASSERT_TRUE(slots);
+  settle();
+  const auto waits = joined_in(*slots);
+  settle();
+  ASSERT_TRUE(waits->failure());
+  EXPECT_EQ(waits->failure()->code(), Code::kFailedPrecondition);
+  gpu_->set_limit(std::uint64_t{1} << 30);
+  EXPECT_NE(slots_on(*stream_, gpu_), *slots) << "others try again";
+}
+
 TEST_F(StreamGpuTest, GpuIsLetGoOfWithItsLastReaderThoughOthersReadOn) {
   const auto stays = joined(gpu_);
   const auto leaves = joined(other_gpu_, 2);
@@ -447,14 +482,13 @@ TEST_F(StreamGpuTest, SlotsStayRegisteredForTheGpuUntilTheLastOfItsPoolsHasGone)
   fields[0].capacity_bytes *= 2;
   const delivery::DeviceLayout other(fields, kRows);
   ASSERT_EQ(other.host_bytes(), stream_->device_layout().host_bytes());
-  auto second = stream_->pool()->on(gpu_, other, 1);
-  ASSERT_TRUE(second) << second.error().message();
-  ASSERT_NE(*second, first);
+  auto second = slots_of(*stream_->pool(), gpu_, other, 1);
+  ASSERT_NE(second, first);
   EXPECT_EQ(gpu_->pinned(), 1U);
   first.reset();
   settle();
   EXPECT_EQ(gpu_->pinned(), 1U);
-  second->reset();
+  second.reset();
   settle();
   EXPECT_EQ(gpu_->pinned(), 0U);
   EXPECT_EQ(gpu_.use_count(), 1);
