@@ -310,7 +310,8 @@ std::string expected_text(const Shape& shape) {
     case Kind::kFloat: return "a number";
     case Kind::kString:
       return shape.choices.empty() ? "a text" : "one of " + listed_names(shape.choices);
-    case Kind::kName: return "a name (1 to 128 of A-Z a-z 0-9 . _ -)";
+    case Kind::kName:
+      return "a name (1 to 128 of A-Z a-z 0-9 . _ -, which begins with none of . and -)";
     case Kind::kField: return "the name of a field";
     case Kind::kBytes: return "a size such as 64MiB";
     case Kind::kPercent: return "a percentage such as 25%";

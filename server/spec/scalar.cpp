@@ -114,9 +114,9 @@ std::string not_a_field_name(std::string_view text) {
 }
 
 bool is_name(std::string_view text) {
-  return !text.empty() && text.size() <= 128 && std::all_of(text.begin(), text.end(), [](char c) {
-    return is_alphanumeric(c) || c == '.' || c == '_' || c == '-';
-  });
+  return !text.empty() && text.size() <= 128 && text[0] != '-' && text[0] != '.' &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return is_alphanumeric(c) || c == '.' || c == '_' || c == '-'; });
 }
 
 std::string quote(std::string_view text) {

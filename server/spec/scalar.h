@@ -16,7 +16,8 @@ std::optional<bool> parse_bool(std::string_view text);             // true | fal
 // whole number of bytes, or over 2^63 - 1.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
 std::optional<double> parse_percent(std::string_view text);  // "25%" is 0.25; over 0, up to 100
-// 1 to 128 of A-Z a-z 0-9 . _ -
+// 1 to 128 of A-Z a-z 0-9 . _ -, the first of them neither . nor -: no command takes it for an
+// option, and no path for a directory.
 bool is_name(std::string_view text);
 // 1 to 47 of A-Z a-z 0-9 _, the first of them a letter; and what to say where it is none.
 bool is_field_name(std::string_view text);

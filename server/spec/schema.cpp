@@ -52,7 +52,8 @@ class SchemaWriter {
         if (shape.choices.empty()) return {{"type", "string"}, {"minLength", 1}};
         return or_variable({{"enum", shape.choices}});
       case Kind::kName:
-        return or_variable({{"type", "string"}, {"pattern", "^[A-Za-z0-9._-]{1,128}$"}});
+        return or_variable(
+            {{"type", "string"}, {"pattern", "^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"}});
       case Kind::kField: return or_variable({{"type", "string"}, {"pattern", kFieldPattern}});
       case Kind::kBytes: return write_bytes(shape);
       case Kind::kPercent:

@@ -13,10 +13,10 @@ from ._errors import PipelineError
 
 _MAX_YAML_BYTES = 16 << 20  # of one blob on the data socket
 _NAME = re.compile(
-    r"""^pipeline:[ \t]+(?P<quote>["']?)(?P<name>[A-Za-z0-9._-]{1,128})(?P=quote)[ \t]*(?:\#.*)?$""",
+    r"""^pipeline:[ \t]+(?P<quote>["']?)(?P<name>[A-Za-z0-9_][A-Za-z0-9._-]{0,127})(?P=quote)[ \t]*(?:\#.*)?$""",
     re.MULTILINE,
 )
-_NAME_OF_USER = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._@-]*)?/[A-Za-z0-9._-]{1,128}")
+_NAME_OF_USER = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._@-]*)?/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _ENV = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)")
 
 

@@ -173,7 +173,8 @@ TEST(ParseErrors, NameTheTypeThatWasExpected) {
             "p.yaml:5:10: shuffle: expected none, global, {block: ITEMS} or {global: {bucket: {by: "
             "FIELD}}}, got a list");
   EXPECT_EQ(error_instead("pipeline: my pipeline"),
-            "p.yaml:1:11: pipeline: expected a name (1 to 128 of A-Z a-z 0-9 . _ -), got 'my "
+            "p.yaml:1:11: pipeline: expected a name (1 to 128 of A-Z a-z 0-9 . _ -, which begins "
+            "with none of . and -), got 'my "
             "pipeline'");
 }
 

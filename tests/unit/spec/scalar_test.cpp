@@ -61,8 +61,10 @@ TEST(Scalar, QuotesOnOneShortLine) {
 TEST(Scalar, KnowsNames) {
   EXPECT_TRUE(is_name("imagenet-train_2.0"));
   EXPECT_TRUE(is_name(std::string(128, 'a')));
+  EXPECT_TRUE(is_name("_1-."));
   for (const std::string& text :
-       {std::string(), std::string("a b"), std::string("a/b"), std::string(129, 'a')}) {
+       {std::string(), std::string("a b"), std::string("a/b"), std::string("-x"), std::string("."),
+        std::string(".."), std::string(".x"), std::string(129, 'a')}) {
     EXPECT_FALSE(is_name(text)) << text;
   }
 }
