@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text/foreign_names.h"
 #include "base/text/near_names.h"
 #include "spec/scalar.h"
 #include "spec/shape.h"
@@ -75,12 +76,18 @@ Result<Json> check_number(const Node& node, const Shape& shape, const std::strin
   return Json(*value);
 }
 
+// What to write in place of a choice that there is not.
+std::string instead_of(const std::string& text, const Shape& shape) {
+  const auto found = shape.instead.find(text);
+  return found == shape.instead.end() ? did_you_mean(text, shape.choices) : ": " + found->second;
+}
+
 Result<Json> check_string(const Node& node, const Shape& shape, const std::string& name) {
   if (!shape.choices.empty()) {
     if (std::find(shape.choices.begin(), shape.choices.end(), node.text) == shape.choices.end()) {
       return fail(node, name,
                   node.describe() + " is not one of " + listed_names(shape.choices) +
-                      (node.shown() ? did_you_mean(node.text, shape.choices) : ""));
+                      (node.shown() ? instead_of(node.text, shape) : ""));
     }
   } else if (node.text.empty()) {
     return fail(node, name, "must not be empty");
@@ -178,6 +185,17 @@ Result<Json> default_of(const Node& at, const Key& key, const std::string& name)
   return check(text, key.shape, name);
 }
 
+// The map that one value without it stands for.
+Node map_of(const Node& value, const std::string& key) {
+  Node map;
+  map.kind = Node::Kind::kMap;
+  map.document = value.document;
+  map.line = value.line;
+  map.column = value.column;
+  map.entries.push_back({.key = key, .line = value.line, .column = value.column, .value = value});
+  return map;
+}
+
 Result<Json> check_map(const Node& node, const Shape& shape, const std::string& name) {
   Json map = Json::object();
   std::set<std::string> nulls;
@@ -202,6 +220,26 @@ Result<Json> check_map(const Node& node, const Shape& shape, const std::string& 
   return map;
 }
 
+// Of an op that is called as another library's transform: which op it is here, or what to do.
+std::string of_other_library(const std::string& tag, const Shape& shape) {
+  const std::string name = op_name_of(tag);
+  const auto without_lines = [](std::string text) {
+    std::erase(text, '_');
+    return text;
+  };
+  for (const Key& key : shape.keys) {
+    if (without_lines(key.name) != without_lines(name)) continue;
+    const std::size_t open = tag.find('(');
+    // "(224)"
+    const bool has_size = open != tag.npos && tag.ends_with(')') && !key.shape.alone.empty();
+    const std::string size = has_size ? tag.substr(open + 1, tag.size() - open - 2) : "";
+    const std::string given = parse_integer(size) ? ": " + size : "";
+    return "; did you mean '" + key.name + given + "'?";
+  }
+  const std::string_view instead = instead_of_transform(name);
+  return instead.empty() ? "" : ": " + std::string(instead);
+}
+
 Result<Json> check_tagged(const Node& node, const Shape& shape, const std::string& name) {
   const auto unknown = [&](const std::string& tag) {
     const std::string what = prefix(name) + "unknown " + shape.noun + " " + quote(tag);
@@ -209,6 +247,8 @@ Result<Json> check_tagged(const Node& node, const Shape& shape, const std::strin
     if (tag.find(" - ") != std::string::npos)
       return what + "; is the line below it indented deeper than its own '-'?";
     if (shape.otherwise.empty()) return what + hint(tag, names_of(shape.keys));
+    const std::string foreign = of_other_library(tag, shape);
+    if (!foreign.empty()) return what + foreign;
     const std::string slip = did_you_slip(tag, names_of(shape.keys));
     if (!slip.empty()) return what + slip;
     return what + "; there are: " + listed_names(names_of(shape.keys)) + "; " + shape.otherwise;
@@ -342,6 +382,8 @@ Result<Json> check(const Node& node, const Shape& shape, const std::string& name
     case Kind::kScalars:
       // A section all of whose lines are commented out.
       if (node.kind == Node::Kind::kNull) return defaults_of(node, shape, name);
+      if (node.kind != Node::Kind::kMap && !shape.alone.empty())
+        return check_map(map_of(node, shape.alone), shape, name);
       if (node.kind != Node::Kind::kMap) return wrong_kind(node, shape, name);
       return shape.kind == Kind::kMap ? check_map(node, shape, name) : Result<Json>(Json::object());
     default:

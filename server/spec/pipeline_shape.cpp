@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/text/foreign_names.h"
 #include "spec/clips_shape.h"
 
 namespace spdld::spec {
@@ -80,6 +81,14 @@ Shape files_shape() {
   });
 }
 
+Shape table_format_shape() {
+  Shape shape = choice_shape({"csv", "tsv", "jsonl"});
+  for (const std::string name : {"parquet", "arrow", "feather", "hdf5", "h5", "xlsx", "sqlite"})
+    shape.instead[name] = "it is " + described(*foreign_file("x." + name));
+  shape.instead["json"] = "a table is JSON Lines, one object a line: write 'jsonl'";
+  return shape;
+}
+
 Shape table_shape() {
   Shape uri = any_of({string_shape(), named_shape(string_shape())});
   uri.expected = "the name of a column, or a map of fields to columns";
@@ -101,7 +110,7 @@ Shape table_shape() {
        .required = true},
       {.name = "format",
        .doc = "csv, tsv or jsonl; not given: as the file's name ends",
-       .shape = choice_shape({"csv", "tsv", "jsonl"}),
+       .shape = table_format_shape(),
        .nullable = true},
       {.name = "root",
        .doc = "what the files that the table names are relative to; not given: the table's "
@@ -318,7 +327,10 @@ Shape stages_shape(const Registry& registry) {
   stage.expected = "an op's name or a map of an op's name to its parameters";
   for (const OpInfo& op : registry.ops()) {
     Key key{.name = op.name, .doc = op.doc, .shape = map_shape({})};
-    for (const ParamInfo& param : op.params) key.shape.keys.push_back(key_of(param));
+    for (const ParamInfo& param : op.params) {
+      key.shape.keys.push_back(key_of(param));
+      if (param.name == "size") key.shape.alone = param.name;
+    }
     key.shape.keys.push_back({.name = "concurrency",
                               .doc = "samples that may be in this stage at once; not given: as "
                                      "many as there are workers",

@@ -149,6 +149,9 @@ class SchemaWriter {
     } else {
       map["required"] = std::move(required);
     }
+    for (const Key& key : shape.keys) {
+      if (key.name == shape.alone) return {{"anyOf", Json::array({map, write(key.shape)})}};
+    }
     return map;
   }
 

@@ -51,8 +51,11 @@ struct Shape {
   std::vector<Shape> of;
   std::vector<Key> keys;
   std::vector<Key> beside;  // kTagged: keys that may stand beside the one
-  // kMap: keys that are there and are read before; and what to write instead of other tools' keys.
+  // kMap: the key whose value may stand without the map: "center_crop: 224".
+  std::string alone = {};
+  // kMap: keys that are there and are read before.
   std::vector<std::string> also = {};
+  // kMap, kString: what to write in place of other tools' keys and choices.
   std::map<std::string, std::string> instead = {};
   std::string noun = {};  // kTagged: what a key is, "op"
   // kTagged: what else there is for those who need what none of the keys is. Where it is given, a

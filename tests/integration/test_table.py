@@ -157,6 +157,16 @@ def test_a_row_whose_file_is_gone_fails_by_its_name(
             pass
 
 
+def test_a_row_that_names_a_member_of_a_tar_is_told_of_shards(
+    load: Callable[..., Any], data: pathlib.Path
+) -> None:
+    (data / "images.tar").write_bytes(bytes(1024))
+    (data / "rows.csv").write_text("path,caption,score,tokens\nimages.tar/1.jpg,a,1,[1]\n")
+    path = write(data, table="file: rows.csv, uri: path", batch="size: 1")
+    with pytest.raises(spdld.PipelineError, match=r"source.webdataset reads the samples of tar"):
+        next(iter(load(path)))
+
+
 def test_what_was_applied_of_a_table_survives_a_restart_and_an_edit(
     load: Callable[..., Any], data: pathlib.Path, daemon: Any
 ) -> None:

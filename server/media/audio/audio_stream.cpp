@@ -35,6 +35,17 @@ std::pair<bool, int> merit(const AVStream& stream) {
           stream.codecpar->ch_layout.nb_channels};
 }
 
+// Of sound whose codec is not decoded, for a message: ", but one of gsm_ms".
+std::string unread_sound(const Demuxer& demuxer) {
+  for (int i = 0; i < demuxer.streams(); ++i) {
+    const AVCodecParameters& codec = *demuxer.stream(i).codecpar;
+    if (codec.codec_type == AVMEDIA_TYPE_AUDIO)
+      return std::string(", but one of ") + avcodec_get_name(codec.codec_id) +
+             ": convert it, 'ffmpeg -i FILE FILE.flac'";
+  }
+  return {};
+}
+
 // The streams of sound by number, for a message: " (its streams of sound: 1, 2 'eng')".
 std::string sounds_text(const Demuxer& demuxer) {
   constexpr int kMostShown = 8;
@@ -46,7 +57,7 @@ std::string sounds_text(const Demuxer& demuxer) {
     const std::string_view language = language_of(demuxer.stream(i));
     if (!language.empty()) text += " '" + printable(language.substr(0, 16)) + "'";
   }
-  return shown == 0 ? "it has no stream of sound that is decoded"
+  return shown == 0 ? "it has no stream of sound that is decoded" + unread_sound(demuxer)
                     : "its streams of sound are " + text;
 }
 

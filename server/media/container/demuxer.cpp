@@ -15,6 +15,7 @@ extern "C" {
 
 #include "base/check.h"
 #include "base/memory/no_memory.h"
+#include "base/text/foreign_names.h"
 #include "base/text/printable.h"
 #include "media/bytes/seen_bytes.h"
 #include "media/container/codecs.h"
@@ -134,9 +135,11 @@ Result<const AVInputFormat*> format_of(ByteReader& reader) {
                          "\", which is not read; convert it to one of " + kFormatsShown);
     }
     if (last) {
+      const ForeignFormat* const foreign = foreign_content(text.substr(0, kForeignHead));
       return failure(Code::kInvalidArgument,
                      "the file is no video or audio that is read (first bytes " + seen_bytes(text) +
-                         "); the formats are " + kFormatsShown);
+                         "); the formats are " + kFormatsShown +
+                         (foreign == nullptr ? "" : "; it is " + described(*foreign)));
     }
   }
 }

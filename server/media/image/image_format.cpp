@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/text/foreign_names.h"
 #include "media/bytes/byte_order.h"
 #include "media/bytes/seen_bytes.h"
 
@@ -25,27 +26,6 @@ constexpr std::string_view kWebpMagic = "WEBP"sv;
 constexpr std::array kTiffMagics = {"II*\0"sv, "MM\0*"sv, "II+\0"sv, "MM\0+"sv};
 
 constexpr std::string_view kRead = "JPEG, PNG, WebP, GIF, BMP, TIFF and AVIF";
-
-struct Signature {
-  std::string_view name;
-  std::size_t offset;
-  std::string_view magic;
-};
-
-// What people have in image folders and we do not read; the longer signature first.
-constexpr std::array kOthers = {
-    Signature{"HEIF", 4, "ftyphei"sv},
-    Signature{"HEIF", 4, "ftypmif1"sv},
-    Signature{"MP4", 4, "ftyp"sv},
-    Signature{"JPEG 2000", 4, "jP  "sv},
-    Signature{"JPEG 2000", 0, "\xFF\x4F\xFF\x51"sv},
-    Signature{"JPEG XL", 4, "JXL "sv},
-    Signature{"JPEG XL", 0, "\xFF\x0A"sv},
-    Signature{"PDF", 0, "%PDF"sv},
-    Signature{"gzip", 0, "\x1F\x8B"sv},
-    Signature{"ZIP", 0, "PK\x03\x04"sv},
-    Signature{"HTML or XML", 0, "<"sv},
-};
 
 bool has_magic(std::string_view bytes, std::string_view magic) {
   const std::size_t length = std::min(bytes.size(), magic.size());
@@ -75,16 +55,6 @@ bool is_avif(std::span<const std::byte> bytes) {
   return false;
 }
 
-std::string_view guess(std::string_view bytes) {
-  for (const Signature& other : kOthers) {
-    if (bytes.size() >= other.offset + other.magic.size() &&
-        bytes.substr(other.offset, other.magic.size()) == other.magic) {
-      return other.name;
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<ImageFormat> sniff_image(std::span<const std::byte> bytes) {
@@ -98,11 +68,13 @@ Result<ImageFormat> sniff_image(std::span<const std::byte> bytes) {
   for (const std::string_view magic : kTiffMagics)
     if (has_magic(head, magic)) return ImageFormat::kTiff;
   if (is_avif(bytes)) return ImageFormat::kAvif;
-  const std::string_view name = guess(head);
-  return error(Code::kInvalidArgument,
-               (name.empty() ? std::string("not an image") : "this is " + std::string(name)) +
-                   " (first bytes " + seen_bytes(head) + "); decode_image reads " +
-                   std::string(kRead));
+  const ForeignFormat* const foreign = foreign_content(text_of(bytes).substr(0, kForeignHead));
+  const std::string seen = " (first bytes " + seen_bytes(head) + "); decode_image reads ";
+  if (foreign == nullptr)
+    return error(Code::kInvalidArgument, "not an image" + seen + std::string(kRead));
+  return error(Code::kInvalidArgument, "this is " + std::string(foreign->name) + seen +
+                                           std::string(kRead) + "; the file " +
+                                           std::string(foreign->what));
 }
 
 }  // namespace spdld::media

@@ -41,6 +41,14 @@ bool is_transient(int err) {
   }
 }
 
+// Of a file that a dataset names.
+std::string way_out_of_missing(const std::string& path) {
+  if (path.find(".tar/") != std::string::npos)
+    return "what lies in a tar is not named by a table: source.webdataset reads the samples of "
+           "tar shards, or unpack it";
+  return "bring it there, or take it out of the dataset";
+}
+
 }  // namespace
 
 RangeError range_error(int err, const char* what, const std::string& path, const FileRange& range,
@@ -60,14 +68,12 @@ RangeError range_error(int err, const char* what, const std::string& path, const
     case ENOENT:
     case ENOTDIR:
       // What was never seen is the data's fault, and what goes while it is in use somebody's.
-      status =
-          range.listed
-              ? Status(Code::kNotFound, path +
-                                            " is gone since the dataset was listed; restore "
-                                            "it, or apply the pipeline again")
-              : Status(Code::kDataLoss, path +
-                                            " is not there, though the dataset names it; bring "
-                                            "it there, or take it out of the dataset");
+      status = range.listed
+                   ? Status(Code::kNotFound, path +
+                                                 " is gone since the dataset was listed; restore "
+                                                 "it, or apply the pipeline again")
+                   : Status(Code::kDataLoss, path + " is not there, though the dataset names it; " +
+                                                 way_out_of_missing(path));
       break;
     case ELOOP:
       status = Status(Code::kPermissionDenied,

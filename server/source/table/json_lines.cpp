@@ -263,7 +263,11 @@ bool JsonLines::take_element(const JsonScalar& value) {
     room.has_fraction = true;
     cells_[now_].huge = true;
   } else {
-    return refuse("is a list that holds " + std::string(kind_of(value)) + std::string(kToText));
+    const bool text = std::holds_alternative<std::string_view>(value);
+    return refuse("is a list that holds " + std::string(kind_of(value)) + std::string(kToText) +
+                  (text ? ". If these are files of the row, each wants a column, which may be "
+                          "'optional', or a part of a sample in tar shards"
+                        : ""));
   }
   return true;
 }
@@ -277,7 +281,10 @@ bool JsonLines::begin_object() {
 bool JsonLines::begin_array() {
   if (is_whole()) return ++whole_depth_ > 0;
   if (!in_object_) {
-    return refuse("the line holds a list, and no object: {\"column\": value, ...}");
+    return refuse(
+        "the line holds a list, and no object: {\"column\": value, ...}; of a list of "
+        "objects " +
+        std::string(kListToLines));
   }
   if (in_list_) return refuse("is a list of lists" + std::string(kToText));
   in_list_ = true;

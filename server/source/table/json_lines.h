@@ -16,6 +16,9 @@
 
 namespace spdld::source {
 
+// What makes JSON Lines of one list of objects.
+inline constexpr std::string_view kListToLines = "jq makes lines: jq -c '.[]' FILE > FILE.jsonl";
+
 // Reads JSON Lines: one object a line, of which some keys are wanted. Empty lines are left out, a
 // byte order mark is too. A value is a number, a text, true or false, or a list of numbers, which
 // is one of int64 if all of them are integers; or, of a key that is wanted whole, the text of

@@ -38,9 +38,12 @@ class UriField final : public TableField {
     if (const auto* text = std::get_if<std::string_view>(&value)) return add_cell(*text, fail);
     const ValueType type = type_of(value);
     // Of an empty one nothing tells of what it is a list.
-    const bool is_list = type == ValueType::kInt64List || type == ValueType::kFloat64List;
-    return fail("holds " + (is_list ? "a list" : type_text(type)) +
-                " where the name of a file is wanted");
+    if (type == ValueType::kInt64List || type == ValueType::kFloat64List)
+      return fail(
+          "holds a list where the name of one file is wanted: a field is one file of each row. "
+          "Columns of their own make several, {first: COLUMN, second: COLUMN}, which may be "
+          "'optional'; or tar shards, where each image is a part of its sample");
+    return fail("holds " + type_text(type) + " where the name of a file is wanted");
   }
   // No file has an empty name.
   Status add_absent() override {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text/foreign_names.h"
 #include "base/text_place.h"
 #include "source/bytes/shown_columns.h"
 #include "source/table/csv_reader.h"
@@ -174,6 +175,23 @@ Status gather_json(const std::string& file, RecordBuffer records, Gathering& gat
   }
 }
 
+// What is no text would fail at some byte of it.
+Status check_head(const std::string& file, RecordBuffer& records) {
+  while (records.view().size() < kForeignHead) {
+    SPDLD_ASSIGN(const bool any, records.more());
+    if (!any) break;
+  }
+  const std::string_view head = records.view().substr(0, kForeignHead);
+  // The first line of a table may begin as another format's files do: "FORM,ID".
+  const bool is_binary = std::any_of(head.begin(), head.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
+  });
+  const ForeignFormat* const foreign = foreign_content(head);
+  if (foreign != nullptr && (is_binary || foreign->name == kLfsPointer))
+    return {Code::kInvalidArgument, file + " is no table that is read, but " + described(*foreign)};
+  return {};
+}
+
 Status check_names(const TableSpec& spec) {
   std::set<std::string_view> names;
   bool once = true;
@@ -210,6 +228,15 @@ Result<TableSpec::Format> table_format(const TableSpec& spec) {
   if (file.ends_with(".csv")) return Format::kCsv;
   if (file.ends_with(".tsv")) return Format::kTsv;
   if (file.ends_with(".jsonl") || file.ends_with(".ndjson")) return Format::kJsonLines;
+  if (const ForeignFormat* const foreign = foreign_file(spec.file))
+    return error(Code::kInvalidArgument,
+                 spec.file + " is no table that is read, but " + described(*foreign));
+  if (file.ends_with(".json"))
+    return error(
+        Code::kInvalidArgument,
+        spec.file +
+            " is JSON, and a table is JSON Lines, one object a line; of a list of objects " +
+            std::string(kListToLines));
   return error(Code::kInvalidArgument,
                spec.file +
                    " ends in none of .csv, .tsv and .jsonl, so say which format it has; "
@@ -222,6 +249,7 @@ Result<Table> read_table(const TableSpec& spec, ReadSome read, const TableOption
   Table table;
   Gathering gathering(spec, options, table.classes);
   RecordBuffer records(std::move(read), options.first_read);
+  SPDLD_TRY(check_head(spec.file, records));
   if (format == TableSpec::Format::kJsonLines) {
     SPDLD_TRY(gather_json(spec.file, std::move(records), gathering));
   } else {

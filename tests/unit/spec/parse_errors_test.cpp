@@ -52,6 +52,44 @@ TEST(ParseErrors, SayWhatToWriteForOtherToolsKeys) {
   EXPECT_THAT(error_with("dataloader: 8"), HasSubstr("cache, extends, vars"));
 }
 
+TEST(ParseErrors, KnowTheTransformsOfOtherLibraries) {
+  const auto stage = [](const std::string& text) {
+    return error_instead("stages: [fetch, " + text + "]");
+  };
+  EXPECT_EQ(stage("Resize: {size: 4}"),
+            "p.yaml:3:17: stages[1]: unknown op 'Resize'; did you mean 'resize'?");
+  EXPECT_EQ(stage("v2.Resize(224)"),
+            "p.yaml:3:17: stages[1]: unknown op 'v2.Resize(224)'; did you mean 'resize: 224'?");
+  EXPECT_EQ(stage("\"Resize((2, 3))\""),
+            "p.yaml:3:17: stages[1]: unknown op 'Resize((2, 3))'; did you mean 'resize'?");
+  EXPECT_EQ(stage("Scale(2)"),
+            "p.yaml:3:17: stages[1]: unknown op 'Scale(2)'; did you mean 'scale'?");
+  EXPECT_EQ(stage("ToTensor"),
+            "p.yaml:3:17: stages[1]: unknown op 'ToTensor': leave it out: images come as tensors, "
+            "channels first");
+  EXPECT_THAT(stage("ColorJitter: {hue: 0.1}"), HasSubstr("'ColorJitter': there is no such op"));
+}
+
+TEST(ParseErrors, OfAnOpsSizeAloneAreThoseOfItsKey) {
+  EXPECT_EQ(error_instead("stages: [fetch, resize: big]"),
+            "p.yaml:3:25: stages[1].resize.size: expected an integer, got 'big'");
+  EXPECT_EQ(error_instead("stages: [fetch, resize: [4, 5, 6]]"),
+            "p.yaml:3:25: stages[1].resize.size: must hold 1 to 2 values, got 3");
+  EXPECT_EQ(error_instead("stages: [fetch, scale: 2]"),
+            "p.yaml:3:24: stages[1].scale: expected a map, got the integer 2");
+}
+
+TEST(ParseErrors, SayWhatOtherTablesAre) {
+  const auto format = [](const std::string& name) {
+    return error_instead("source: {table: {file: t, uri: u, format: " + name + "}}");
+  };
+  EXPECT_THAT(format("parquet"),
+              HasSubstr("'parquet' is not one of csv, tsv, jsonl: it is Parquet, "
+                        "which holds rows and is not read: convert it"));
+  EXPECT_THAT(format("json"), HasSubstr("one object a line: write 'jsonl'"));
+  EXPECT_THAT(format("csb"), HasSubstr("did you mean 'csv'?"));
+}
+
 TEST(ParseErrors, NameTheNearestOpAndSource) {
   EXPECT_EQ(error_instead("stages: [fetch, resise: {size: 4}]"),
             "p.yaml:3:17: stages[1]: unknown op 'resise'; did you mean 'resize'?");

@@ -121,6 +121,20 @@ on_error: {decode: fail, io: {retry: 0}, budget: {fraction: 1, min: 7}}
   EXPECT_EQ(spec->on_error.budget_min, 7);
 }
 
+TEST(Parse, TakesTheSizeOfAnOpAlone) {
+  const auto sizes = [](const std::string& stage) {
+    const Result<PipelineSpec> spec =
+        parse("pipeline: p\nsource: {files: {root: /d}}\nvars: {n: 7}\nstages: [fetch, " + stage +
+              "]\nbatch: {size: 8}\n");
+    EXPECT_TRUE(spec) << spec.error().message();
+    return spec ? spec->stages[1].params.get<std::vector<std::int64_t>>("size")
+                : std::vector<std::int64_t>();
+  };
+  EXPECT_EQ(sizes("resize: 7"), std::vector<std::int64_t>{7});
+  EXPECT_EQ(sizes("resize: [7, 8]"), (std::vector<std::int64_t>{7, 8}));
+  EXPECT_EQ(sizes("resize: \"${n}\""), std::vector<std::int64_t>{7});
+}
+
 TEST(Parse, TakesClassesFromAFileOrAPipeline) {
   const std::string head = "pipeline: p\nstages: [fetch]\nbatch: {size: 1}\n";
   const Result<PipelineSpec> file =

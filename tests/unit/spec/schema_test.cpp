@@ -35,10 +35,17 @@ TEST(Schema, HoldsEveryOpWithItsParameters) {
   EXPECT_EQ(stage.at(0).at("enum"), Json::array({"fetch", "resize", "scale"}));
   const Json& resize = stage.at(1).at("properties").at("resize");
   EXPECT_EQ(resize.at("description"), "Resizes.");
-  EXPECT_EQ(resize.at("required"), Json::array({"size"}));
+  const Json& map = resize.at("anyOf").at(0);
+  EXPECT_EQ(map.at("required"), Json::array({"size"}));
   for (const char* param : {"size", "interpolation", "max_size", "antialias", "concurrency"}) {
-    EXPECT_TRUE(resize.at("properties").contains(param)) << param;
+    EXPECT_TRUE(map.at("properties").contains(param)) << param;
   }
+  // "resize: 8"
+  EXPECT_EQ(resize.at("anyOf").at(1),
+            map.at("properties").at("size").at("anyOf").size() > 0
+                ? Json({{"anyOf", map.at("properties").at("size").at("anyOf")}})
+                : Json());
+  EXPECT_EQ(stage.at(1).at("properties").at("scale").at("additionalProperties"), false);
 }
 
 TEST(Schema, AsksForTheRequiredKeysOnlyWithoutExtends) {

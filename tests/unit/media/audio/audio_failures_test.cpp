@@ -34,6 +34,9 @@ TEST(AudioFailures, WhatIsNoSoundIsRefused) {
   const Status silent = refusal_of(maker.make(moving_pictures(5) + "-c:v mpeg4", "a.mp4"));
   EXPECT_EQ(silent.code(), Code::kInvalidArgument);
   EXPECT_EQ(silent.message(), "it has no stream of sound that is decoded");
+  EXPECT_EQ(refusal_of(maker.make(some_sound(1) + "-c:a adpcm_ima_wav", "b.wav")).message(),
+            "it has no stream of sound that is decoded, but one of adpcm_ima_wav: convert it, "
+            "'ffmpeg -i FILE FILE.flac'");
 }
 
 TEST(AudioFailures, CoverArtIsNoSound) {

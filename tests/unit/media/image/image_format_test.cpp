@@ -12,6 +12,7 @@
 namespace spdld::media::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using std::string_view_literals::operator""sv;
 
@@ -28,6 +29,8 @@ TEST(ImageFormat, NamesWhatItDoesNotRead) {
        "HEIF"},
       {"\0\0\0\x0CJXL \r\n"sv, "JPEG XL"},
       {"\xFF\x0A\x00\x00"sv, "JPEG XL"},
+      {"8BPS\0\1"sv, "a Photoshop document (PSD)"},
+      {"version https://git-lfs.github.com/spec/v1\n"sv, "a pointer of Git LFS"},
       {"<html>404"sv, "HTML or XML"}};
   for (const auto& [bytes, name] : kCases) {
     const Status status = refusal(bytes);
@@ -36,6 +39,12 @@ TEST(ImageFormat, NamesWhatItDoesNotRead) {
     EXPECT_THAT(status.message(),
                 HasSubstr("decode_image reads JPEG, PNG, WebP, GIF, BMP, TIFF and AVIF"));
   }
+}
+
+TEST(ImageFormat, SaysWhatToDoWithOneThatIsNotRead) {
+  EXPECT_THAT(refusal(std::string(128, '\0') + "DICM").message(),
+              AllOf(HasSubstr("this is DICOM (first bytes "),
+                    HasSubstr("; the file is not read: convert it to .npy for decode_npy")));
 }
 
 TEST(ImageFormat, ShowsTheFirstBytesOfWhatItDoesNotKnow) {

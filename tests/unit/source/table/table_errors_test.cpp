@@ -134,13 +134,18 @@ INSTANTIATE_TEST_SUITE_P(
             "{\"path\": \"a\", \"n\": [1, \"2\"]}\n",
             "/t.jsonl:1:20: 'n' is a list that holds a text; columns hold single values or lists "
             "of numbers, and all else as its text, for a loop to parse: {column: NAME, type: "
-            "json}"},
+            "json}. If these are files of the row, each wants a column, which may be 'optional', "
+            "or a part of a sample in tar shards"},
         WrongTable{
             "{\"path\": \"a\", \"n\": [[1]]}\n",
             "/t.jsonl:1:20: 'n' is a list of lists; columns hold single values or lists of "
             "numbers, and all else as its text, for a loop to parse: {column: NAME, type: json}"},
-        WrongTable{"{\"path\": [], \"n\": 1}\n",
-                   "/t.jsonl:1:10: 'path': holds a list where the name of a file is wanted"},
+        WrongTable{
+            "{\"path\": [], \"n\": 1}\n",
+            "/t.jsonl:1:10: 'path': holds a list where the name of one file is wanted: a field is "
+            "one file of each row. Columns of their own make several, {first: COLUMN, second: "
+            "COLUMN}, "
+            "which may be 'optional'; or tar shards, where each image is a part of its sample"},
         WrongTable{
             "{\"path\": \"a\", \"n\": 18446744073709551616}\n",
             "/t.jsonl:1:20: 'n': this integer is beyond int64; give the column the type float64, "
@@ -154,7 +159,9 @@ INSTANTIATE_TEST_SUITE_P(
         WrongTable{"{\"path\": \"a\", \"x\": 1, \"n\": 1, \"x\": 2}\n",
                    "/t.jsonl:1:31: the key 'x' is there twice in one object"},
         WrongTable{"[1]\n",
-                   "/t.jsonl:1:1: the line holds a list, and no object: {\"column\": value, ...}"},
+                   "/t.jsonl:1:1: the line holds a list, and no object: {\"column\": value, ...}; "
+                   "of a list "
+                   "of objects jq makes lines: jq -c '.[]' FILE > FILE.jsonl"},
         WrongTable{
             "7\n",
             "/t.jsonl:1:1: the line holds an integer, and no object: {\"column\": value, ...}"},
@@ -232,10 +239,35 @@ TEST(TableErrors, NameIntegersThatOnlyAllRowsShowToBeTooLarge) {
             "which rounds it, or in CSV text");
 }
 
+TEST(TableErrors, KnowOtherFormatsByTheirContent) {
+  const std::string parquet = "PAR1\x15\x04\x15" + std::string(400, '\0');
+  for (const char* const name : {"/t.csv", "/t.tsv", "/t.jsonl"})
+    EXPECT_THAT(table_error(table_spec(name), parquet),
+                HasSubstr(std::string(name) + " is no table that is read, but Parquet, which"));
+  EXPECT_THAT(
+      table_error(table_spec("/t.csv"), "version https://git-lfs.github.com/spec/v1\noid x\n"),
+      HasSubstr("a pointer of Git LFS, which stands for a file that is not there yet"));
+  EXPECT_THAT(table_error(table_spec("/t.jsonl"), "[{\"path\": \"a\"}]"),
+              HasSubstr("of a list of objects jq makes lines: jq -c '.[]' FILE > FILE.jsonl"));
+  // The names of columns may be the first bytes of others.
+  EXPECT_THAT(table_error(table_spec("/t.csv"), "FORM,file\n1,a\n"),
+              HasSubstr("the first line names no column 'path'"));
+}
+
+TEST(TableErrors, SayWhatToDoWithSeveralFilesOfARow) {
+  for (const char* const list : {"[]", "[1, 2]"})
+    EXPECT_THAT(
+        table_error(table_spec("/t.jsonl"), "{\"path\": " + std::string(list) + "}\n"),
+        HasSubstr("/t.jsonl:1:10: 'path': holds a list where the name of one file is wanted"));
+}
+
 TEST(TableErrors, RefuseFilesOfUnknownFormat) {
   EXPECT_THAT(table_error(table_spec("/t.parquet"), ""),
-              HasSubstr("ends in none of .csv, .tsv and .jsonl"));
-  EXPECT_THAT(table_error(table_spec("/t.csv.gz"), ""), HasSubstr("also compressed ones"));
+              HasSubstr("/t.parquet is no table that is read, but Parquet, which holds rows"));
+  EXPECT_THAT(table_error(table_spec("/t.csv.gz"), ""),
+              HasSubstr("but gzip, which is not read in place: unpack it"));
+  EXPECT_THAT(table_error(table_spec("/t.dat"), ""), HasSubstr("also compressed ones"));
+  EXPECT_THAT(table_error(table_spec("/t.json"), ""), HasSubstr("jq -c '.[]' FILE > FILE.jsonl"));
   EXPECT_EQ(*table_format(table_spec("/T.CSV")), TableSpec::Format::kCsv);
   EXPECT_EQ(*table_format(table_spec("/t.ndjson")), TableSpec::Format::kJsonLines);
 }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+// What people bring from other tools: files of other formats, and transforms of other libraries.
+// One table for messages of apply, of items and of `spdlctl init`.
+namespace spdld {
+
+struct ForeignFormat {
+  std::string_view name;  // "Parquet"
+  std::string_view what;  // what to do with it here
+};
+
+// What stands in a repository in place of a large file. It is text, as other formats are not.
+inline constexpr std::string_view kLfsPointer = "a pointer of Git LFS";
+// So many first bytes of a file tell what it is.
+inline constexpr std::size_t kForeignHead = 352;
+// By what the file begins with. Null: it is nothing that the table knows.
+const ForeignFormat* foreign_content(std::string_view head);
+// By its name alone.
+const ForeignFormat* foreign_file(std::string_view path);
+// "Parquet, which ...": to be read behind "it is".
+std::string described(const ForeignFormat& format);
+
+// A transform's name as ops are called here: "RandomResizedCrop(224)" is random_resized_crop.
+std::string op_name_of(std::string_view transform);
+// What to do in place of a transform that is no op here, by its name as ops are called; empty: the
+// table does not know it.
+std::string_view instead_of_transform(std::string_view op_name);
+
+}  // namespace spdld
