@@ -12,5 +12,9 @@ namespace spdld {
 inline constexpr std::string_view kCompanionsKey = "companions";
 inline constexpr std::array<std::string_view, 6> kItemParts = {"name", "stem", "ext",
                                                                "dir",  "top",  "subdir"};
+// As in a shell, ${stem%TEXT} is the stem without a TEXT at its end. This is the part's name.
+constexpr std::string_view item_part_of(std::string_view reference) {
+  return reference.substr(0, reference.find('%'));
+}
 
 }  // namespace spdld

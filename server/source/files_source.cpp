@@ -385,6 +385,7 @@ Result<std::unique_ptr<Source>> FilesOpener::open() {
     files->companions.push_back(std::move(pattern));
     files->fields.push_back({.name = companion.field,
                              .index = files->companions.size(),
+                             .text = is_text_suffix(companion.pattern),
                              .optional = companion.optional});
   }
   SPDLD_TRY(FileFetcher::check_parts(files->fields.size(), "source.files.companions"));

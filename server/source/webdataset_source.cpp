@@ -275,15 +275,6 @@ Result<std::unique_ptr<Source>> WebdatasetSource::read_by(const Credentials& rea
   return make_source(data_, std::move(access), io_, nullptr);
 }
 
-bool is_text(const std::vector<std::string>& suffixes) {
-  const auto text = [](const std::string& suffix) {
-    const std::string last = suffix.substr(suffix.rfind('.') + 1);
-    return last == "txt" || last == "text" || last == "transcript" || last == "json" ||
-           last == "jsn";
-  };
-  return std::all_of(suffixes.begin(), suffixes.end(), text);
-}
-
 bool is_class(const std::string& suffix) {
   const Result<SuffixKind> kind = suffix_kind(suffix);
   return kind && *kind == SuffixKind::kClass;
@@ -384,9 +375,10 @@ class ShardsOpener {
                                           " parts, and a sample may have " +
                                           std::to_string(kMostPieces)};
     for (std::size_t part = 0; part < spec_.parts.size(); ++part) {
+      const std::vector<std::string>& suffixes = spec_.parts[part].suffixes;
       data.fields.push_back({.name = spec_.parts[part].field,
                              .index = part,
-                             .text = is_text(spec_.parts[part].suffixes),
+                             .text = std::all_of(suffixes.begin(), suffixes.end(), is_text_suffix),
                              .max_bytes = index.max_bytes()[part]});
     }
     for (std::size_t column = 0; column < index.values().size(); ++column) {

@@ -23,7 +23,7 @@ bool is_var_name(std::string_view name) {
 }
 
 bool is_item_part(std::string_view name) {
-  return std::find(kItemParts.begin(), kItemParts.end(), name) != kItemParts.end();
+  return std::find(kItemParts.begin(), kItemParts.end(), item_part_of(name)) != kItemParts.end();
 }
 
 // A scalar from outside of YAML, such as an environment variable: null if it reads as that.
@@ -190,7 +190,7 @@ class Resolver {
 
   // What stands for itself, since it is replaced for each item.
   Result<Node> lookup_item_part(const Node& at, std::string_view reference) const {
-    const std::string name(reference);
+    const std::string name(item_part_of(reference));
     if (vars_.contains(name)) {
       return tl::unexpected(at.fail("${" + name + "} is a part of the item here, and a variable " +
                                     "has the same name; give the variable another one"));
@@ -198,7 +198,7 @@ class Resolver {
     Node node;
     node.kind = Node::Kind::kScalar;
     node.quoted = true;
-    node.text = "${" + name + "}";
+    node.text = "${" + std::string(reference) + "}";
     return node;
   }
 

@@ -107,6 +107,24 @@ def test_companions_come_with_their_item(load: Callable[..., Any], tmp_path: pat
     assert rows == [(0, 100), (1, 101), (2, 102)]
 
 
+def test_companions_of_text_come_as_str(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:
+    for i in range(3):
+        picture(tmp_path / f"d/{i}_left.png", i)
+        (tmp_path / f"d/{i}.txt").write_text(f"caption {i} ä")
+        (tmp_path / f"d/{i}.dat").write_text(f"bytes {i}")
+    path = write(
+        tmp_path,
+        "root: d, pattern: '*.png', companions: {caption: '${stem%_left}.txt', "
+        "more: '${stem%_left}.dat'}",
+    )
+    text = path.read_text()
+    bounds = "{size: 1, collate: {caption: {max_bytes: 1KiB}, more: {max_bytes: 1KiB}}}"
+    path.write_text(text.replace("{size: 1}", bounds))
+    with load(path) as loader:
+        rows = [(batch["caption"][0], bytes(batch["more"][0])) for batch in loader]
+    assert rows == [(f"caption {i} ä", b"bytes %d" % i) for i in range(3)]
+
+
 @pytest.mark.parametrize("policy", ["replace", "fail"])
 def test_a_companion_that_is_missing_is_its_items_error(
     load: Callable[..., Any], tmp_path: pathlib.Path, policy: str

@@ -17,4 +17,9 @@ void add_suffix(std::string_view uri, std::vector<std::string>& suffixes) {
     suffixes.push_back(std::move(suffix));
 }
 
+bool is_text_suffix(std::string_view suffix) {
+  const std::string last = lower_case(suffix.substr(suffix.rfind('.') + 1));
+  return last == "txt" || last == "text" || last == "transcript" || last == "json" || last == "jsn";
+}
+
 }  // namespace spdld::source

@@ -11,4 +11,7 @@ namespace spdld::source {
 // there is none.
 void add_suffix(std::string_view uri, std::vector<std::string>& suffixes);
 
+// Whether parts of that suffix, which may have dots in it, are UTF-8 as WebDataset has it.
+bool is_text_suffix(std::string_view suffix);
+
 }  // namespace spdld::source

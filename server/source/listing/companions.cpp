@@ -49,7 +49,8 @@ Result<CompanionPattern> CompanionPattern::parse(std::string_view pattern) {
     const std::size_t close = pattern.find('}', open);
     if (close == pattern.npos)
       return tl::unexpected(invalid_companion(pattern, "'${' without '}'"));
-    const std::string_view name = pattern.substr(open + 2, close - open - 2);
+    const std::string_view reference = pattern.substr(open + 2, close - open - 2);
+    const std::string_view name = item_part_of(reference);
     const auto found = std::find(kItemParts.begin(), kItemParts.end(), name);
     if (found == kItemParts.end()) {
       return tl::unexpected(invalid_companion(
@@ -58,6 +59,8 @@ Result<CompanionPattern> CompanionPattern::parse(std::string_view pattern) {
     }
     parsed.pieces_.push_back({.text = std::string(pattern.substr(at, open - at)),
                               .part = static_cast<Part>(found - kItemParts.begin())});
+    if (name.size() < reference.size())
+      parsed.pieces_.back().without = reference.substr(name.size() + 1);
     at = close + 1;
   }
   parsed.rest_ = pattern.substr(at);
@@ -108,7 +111,8 @@ std::string CompanionPattern::expand(std::string_view item_uri) const {
   };
   for (const Piece& piece : pieces_) {
     append(piece.text);
-    const std::string_view text = value(piece.part);
+    std::string_view text = value(piece.part);
+    if (text.ends_with(piece.without)) text.remove_suffix(piece.without.size());
     const bool directory =
         piece.part == Part::kDir || piece.part == Part::kTop || piece.part == Part::kSubdir;
     append(text);

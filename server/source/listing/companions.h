@@ -15,6 +15,8 @@ namespace spdld::source {
 //   ${stem}    a.b                  ${top}     images, as the item's class is where directories are
 //   ${ext}     jpg                             the classes
 //                                   ${subdir}  train
+// and ${stem%TEXT} is, as in a shell, the stem without the TEXT that it may end in: of
+// x_leftImg8bit.png, "${stem%_leftImg8bit}_labels.png" is x_labels.png. So with each of these.
 // Directories that an item does not have are empty, and take the slash behind them along; a name
 // without an ending, or with its only dot in front, is its own stem. The result is relative to the
 // item's root. Other characters stand for themselves. These names are no variables of a pipeline:
@@ -36,6 +38,7 @@ class CompanionPattern {
   struct Piece {
     std::string text;  // in front of the part
     Part part = Part::kName;
+    std::string without = {};  // an end of the part that is left out
   };
 
   std::string expand(std::string_view item_uri) const;

@@ -105,18 +105,23 @@ TEST(Vars, LeavePartsOfItemsToCompanions) {
   const std::string text =
       "vars: {masks: m, plain: \"$${stem}.txt\"}\n"
       "source: {files: {root: /d, companions: {mask: \"${masks}/${subdir}/${stem}.png\", "
-      "name: \"${name}\", cost: \"$${stem}$$\", text: \"${plain}\"}}}\n";
+      "name: \"${name}\", city: \"${stem%_left}.png\", cost: \"$${stem}$$\", text: "
+      "\"${plain}\"}}}\n";
   const auto companion = [&](const std::string& field) {
     return resolved(text, {"source", "files", "companions", field});
   };
   EXPECT_EQ(companion("mask"), "m/${subdir}/${stem}.png");
   EXPECT_EQ(companion("name"), "${name}");
+  EXPECT_EQ(companion("city"), "${stem%_left}.png");
   EXPECT_EQ(companion("cost"), "${stem}$");
   EXPECT_EQ(companion("text"), "${stem}.txt");
 }
 
 TEST(Vars, RefuseToGuessBetweenVariablesAndPartsOfItems) {
   EXPECT_EQ(resolved("vars: {dir: /d}\nsource: {companions: {mask: \"${dir}/x\"}}\n", {}),
+            "p.yaml:2:29: ${dir} is a part of the item here, and a variable has the same name; "
+            "give the variable another one");
+  EXPECT_EQ(resolved("vars: {dir: /d}\nsource: {companions: {mask: \"${dir%/x}\"}}\n", {}),
             "p.yaml:2:29: ${dir} is a part of the item here, and a variable has the same name; "
             "give the variable another one");
   EXPECT_EQ(

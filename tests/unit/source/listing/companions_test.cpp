@@ -29,6 +29,16 @@ TEST(Companions, AreNamedByPartsOfTheItem) {
   EXPECT_EQ(companion("${stem}-${stem}$5$.${ext}", "a.jpg"), "a-a$5$.jpg");
 }
 
+TEST(Companions, LeaveOutAnEndThatThePatternNames) {
+  EXPECT_EQ(companion("gt/${subdir}/${stem%_img}_ids.png", "im/train/a_img.png"),
+            "gt/train/a_ids.png");
+  EXPECT_EQ(companion("${dir%/images}/masks/${stem}.png", "x/images/a.jpg"), "x/masks/a.png");
+  EXPECT_EQ(companion("${dir%images}masks/${name%.jpg}", "images/a.jpg"), "masks/a");
+  EXPECT_EQ(companion("${stem%_img}.txt", "a_img_img.png"), "a_img.txt");
+  EXPECT_EQ(companion("${stem%_img}.txt", "a.png"), "a.txt");
+  EXPECT_EQ(companion("${stem%}.txt", "a.png"), "a.txt");
+}
+
 TEST(Companions, LeaveOutDirectoriesThatTheItemDoesNotHave) {
   EXPECT_EQ(companion("masks/${dir}/${stem}.png", "a.jpg"), "masks/a.png");
   EXPECT_EQ(companion("${dir}/${stem}.png", "a.jpg"), "a.png");
@@ -67,6 +77,8 @@ TEST(CompanionErrors, SayWhatIsWrongWithThePattern) {
   EXPECT_EQ(message("${}"),
             "companion '${}': '' is no part of an item; there are: name, stem, "
             "ext, dir, top, subdir");
+  EXPECT_EQ(message("masks/${stm%_x}.png"),
+            "companion 'masks/${stm%_x}.png': 'stm' is no part of an item; did you mean 'stem'?");
   EXPECT_EQ(message("masks/${stem.png"), "companion 'masks/${stem.png': '${' without '}'");
   EXPECT_EQ(message("masks/a.png"),
             "companion 'masks/a.png': it would be the same file for all items; name a part of the "
