@@ -125,6 +125,60 @@ def test_a_folder_of_classes(load: Callable[..., Any], tmp_path: pathlib.Path) -
     assert sorted(batch["label"]) == [0, 0, 0, 1, 1, 1]
 
 
+def mask(path: pathlib.Path, number: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (40, 30), number).save(path)
+
+
+def test_masks_in_a_folder_of_their_own(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:
+    for i in range(ROWS):
+        file = tmp_path / f"seg/images/{'ab'[i % 2]}/{i}.jpg"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(picture(i))
+        mask(tmp_path / f"seg/labels/{'ab'[i % 2]}/{i}.png", 100 + i)
+    batch = load(tmp_path / "seg")
+    check_images(batch)
+    assert batch["mask"].shape == (ROWS, 1, 224, 224)
+    for row, uri in enumerate(batch.uris):
+        assert set(np.unique(batch["mask"][row])) == {100 + int(pathlib.Path(uri).stem)}
+    assert "label" not in batch
+
+
+def test_masks_and_captions_as_cityscapes_names_them(
+    load: Callable[..., Any], tmp_path: pathlib.Path
+) -> None:
+    for i in range(ROWS):
+        below = f"{['train', 'val'][i % 2]}/ulm/ulm_{i}"
+        file = tmp_path / f"city/leftImg8bit/{below}_leftImg8bit.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 30)).save(file)
+        mask(tmp_path / f"city/gtFine/{below}_gtFine_labelIds.png", i)
+        (tmp_path / f"city/gtFine/{below}_gtFine_text.txt").write_text(f"caption {i} ä")
+    batch = load(tmp_path / "city")
+    check_images(batch, rows=3)
+    numbers = batch["mask"][:, 0, 0, 0].tolist()
+    assert sorted(numbers) == [0, 2, 4]
+    assert batch["caption"] == [f"caption {i} ä" for i in numbers]
+
+
+def test_validation_has_the_class_numbers_of_training(daemon: Any, tmp_path: pathlib.Path) -> None:
+    for name in ("train/cat/1", "train/dog/2", "train/eel/3", "val/cat/4", "val/eel/5"):
+        file = tmp_path / f"pets/{name}.jpg"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(picture(9))
+    pets = tmp_path / "pets"
+    done = init(pets / "train", "--val", pets / "val", "-o", tmp_path / "p.yaml")
+    assert done.returncode == 0, done.stderr
+    with spdld.Loader(tmp_path / "p.yaml", address=daemon.address) as training:
+        check_images(next(iter(training)), rows=3)
+    with spdld.Loader(tmp_path / "p-val.yaml", address=daemon.address) as validation:
+        (batch,) = validation
+        check_images(batch, rows=2)
+        assert batch.uris == ["cat/4.jpg", "eel/5.jpg"]
+        assert batch["label"].tolist() == [0, 2]
+        assert validation.class_to_idx == training.class_to_idx
+
+
 @pytest.mark.parametrize("where", ["relative", "absolute", "far"])
 def test_a_table(load: Callable[..., Any], tmp_path: pathlib.Path, where: str) -> None:
     images = tmp_path / ("far/away/there" if where == "far" else "images")

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,12 +25,15 @@ namespace {
 
 constexpr std::chrono::milliseconds kInitPatience{1000};  // with a daemon that accepts nobody
 
+[[noreturn]] void fail_of_file_there(const std::string& path) {
+  throw Failure(kWrongUsage,
+                fmt::format("{} is there already: remove it, or name another", printable(path)));
+}
+
 // A file that is there stays as it is.
 void write_new(const std::string& path, std::string_view text) {
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!file && errno == EEXIST)
-    throw Failure(kWrongUsage,
-                  fmt::format("{} is there already: remove it, or name another", printable(path)));
+  if (!file && errno == EEXIST) fail_of_file_there(path);
   while (file && !text.empty()) {
     const ssize_t written = ::write(file.get(), text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
@@ -59,6 +63,34 @@ void tell_how_to_start(const Context& context) {
   }
 }
 
+// "pets-val.yaml" of "pets.yaml".
+std::string validation_file(const std::string& file) {
+  const std::filesystem::path path(file);
+  return (path.parent_path() / (path.stem().string() + "-val" + path.extension().string()))
+      .string();
+}
+
+Draft survey_for_validation(const std::string& path, const std::optional<std::string>& root,
+                            Draft& training) {
+  if (training.output.empty())
+    throw Failure(kWrongUsage, "--val makes two files: say by -o FILE where the first is written");
+  training.has_validation = true;
+  Draft draft = survey_validation(path, root, training);
+  draft.output = validation_file(training.output);
+  return draft;
+}
+
+void write_both(const Context& context, const Draft& training, const Draft& validation) {
+  const std::string texts[] = {pipeline_text(training), pipeline_text(validation)};
+  std::error_code failure;
+  if (std::filesystem::exists(validation.output, failure)) fail_of_file_there(validation.output);
+  write_new(training.output, texts[0]);
+  write_new(validation.output, texts[1]);
+  context.out << fmt::format("{0} and {1} are written; read them, then: spdlctl preview -f {0}\n",
+                             printable(training.output), printable(validation.output));
+  tell_how_to_start(context);
+}
+
 }  // namespace
 
 void add_init_command(CLI::App& app, const Context& context) {
@@ -69,6 +101,7 @@ void add_init_command(CLI::App& app, const Context& context) {
   const auto path = std::make_shared<std::string>();
   const auto file = std::make_shared<std::string>();
   const auto root = std::make_shared<std::optional<std::string>>();
+  const auto validation = std::make_shared<std::optional<std::string>>();
   command->add_option("PATH", *path, "what to look at")->required();
   command->add_option("-o,--output", *file, "where to write it; without it, to standard output")
       ->type_name("FILE");
@@ -77,9 +110,18 @@ void add_init_command(CLI::App& app, const Context& context) {
                    "what a table or annotations name files relative to, if it is not "
                    "found")
       ->type_name("DIR");
-  command->callback([&context, path, file, root] {
+  command
+      ->add_option("--val", *validation,
+                   "what is kept for validation, as PATH is for training: a second pipeline, in "
+                   "FILE's name with -val, reads it in order, without random draws")
+      ->type_name("PATH");
+  command->callback([&context, path, file, root, validation] {
     Draft draft = survey(*path, *root);
     draft.output = *file;
+    if (*validation) {
+      write_both(context, draft, survey_for_validation(**validation, *root, draft));
+      return;
+    }
     const std::string text = pipeline_text(draft);
     if (file->empty()) {
       context.out << text;

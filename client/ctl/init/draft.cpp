@@ -2,6 +2,7 @@
 #include "ctl/init/draft.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +21,11 @@ namespace {
 constexpr std::uint64_t kRows = 32;  // of a batch
 constexpr std::uint64_t kClips = 8;  // likewise
 constexpr std::size_t kMaxName = 128;
+constexpr const char* kValidationCrop =
+    "  - resize: {size: 256}          # the short side\n"
+    "  - center_crop: {size: \"${size}\"}\n";
+constexpr const char* kFlip =
+    "  - random_horizontal_flip: {p: 0.5}   # not where left and right differ, as in text\n";
 
 // Whether YAML takes it for this text without quotes.
 bool is_plain(std::string_view text) {
@@ -65,6 +71,35 @@ std::string pipeline_name(const std::string& path) {
   return name.empty() ? "dataset" : name;
 }
 
+std::string name_of(const Draft& draft) {
+  return pipeline_name(draft.output.empty() ? draft.path : draft.output);
+}
+
+// The line of shuffle, and what stands before it.
+std::string order_of(const Draft& draft) {
+  if (draft.validation) return "shuffle: none\n";
+  std::string text;
+  if (!draft.has_validation)
+    text =
+        "  # A tenth for validation, always the same: in another file with part: val.\n"
+        "  # select: {split: {part: train, val: 0.1}}\n";
+  if (draft.shards)
+    return text +
+           "shuffle: {block: 512, interleave: 16}   # 16 blocks are mixed: shards are fast "
+           "in sequence\n";
+  text += "shuffle: global                # another order in each epoch";
+  return text + (draft.has_validation ? "\n" : "; for validation: none\n");
+}
+
+// What `batch` has beside its size.
+std::string rest_of_batch(const Draft& draft) {
+  std::string text;
+  if (draft.validation) text += ", last: pad";
+  if (!draft.bounds.empty())
+    text += fmt::format(", collate: {{{}}}", fmt::join(draft.bounds, ", "));
+  return text;
+}
+
 // The stages behind `fetch`, and an empty line.
 std::string image_stages(const Draft& draft) {
   std::string text;
@@ -83,9 +118,15 @@ std::string image_stages(const Draft& draft) {
     text += "  - decode_image: {mode: rgb}\n";
   }
   for (const std::string& hint : draft.hints) text += "  " + hint + "\n";
-  text += fmt::format("  - random_resized_crop: {{size: [\"${{size}}\", \"${{size}}\"]{}}}\n",
-                      draft.boxes ? ", scale: [0.3, 1.0]" : "");
-  text += "  - random_horizontal_flip: {p: 0.5}   # not where left and right differ, as in text\n";
+  if (draft.validation && draft.boxes) {
+    text += "  - resize: {size: [\"${size}\", \"${size}\"]}\n";
+  } else if (draft.validation) {
+    text += kValidationCrop;
+  } else {
+    text += fmt::format("  - random_resized_crop: {{size: [\"${{size}}\", \"${{size}}\"]{}}}\n",
+                        draft.boxes ? ", scale: [0.3, 1.0]" : "");
+    text += kFlip;
+  }
   text +=
       "  # Pixels in [0, 1] less ImageNet's means, by its deviations, as pretrained models want "
       "it;\n"
@@ -104,12 +145,19 @@ std::string sound_stages() {
          "  - log_mel\n\n";
 }
 
-std::string video_stages() {
-  return "  # All frames of a clip are moved by one draw.\n"
-         "  - decode_video\n"
-         "  - resize: {size: 256}          # the short side\n"
-         "  - random_crop: {size: [\"${size}\", \"${size}\"]}\n"
-         "  - random_horizontal_flip: {p: 0.5}   # not where left and right differ, as in text\n"
+std::string video_stages(const Draft& draft) {
+  std::string text;
+  if (draft.validation) {
+    text = std::string("  - decode_video\n") + kValidationCrop;
+  } else {
+    text = std::string(
+               "  # All frames of a clip are moved by one draw.\n"
+               "  - decode_video\n"
+               "  - resize: {size: 256}          # the short side\n"
+               "  - random_crop: {size: [\"${size}\", \"${size}\"]}\n") +
+           kFlip;
+  }
+  return text +
          "  # Pixels in [0, 1] less these means, by these deviations, as models of Kinetics want "
          "it;\n"
          "  # without this stage, pixels are bytes.\n"
@@ -118,7 +166,7 @@ std::string video_stages() {
 
 std::string stages_of(const Draft& draft) {
   switch (draft.kind) {
-    case Draft::Kind::kVideos: return video_stages();
+    case Draft::Kind::kVideos: return video_stages(draft);
     case Draft::Kind::kSound: return sound_stages();
     case Draft::Kind::kImages: break;
   }
@@ -140,36 +188,48 @@ std::string yaml_text(std::string_view text) {
   return is_plain(text) ? std::string(text) : in_quotes(without_variables(text));
 }
 
+std::string yaml_of_pattern(std::string_view text) { return in_quotes(text); }
+
 std::string yaml_below_root(std::string_view text) {
   return in_quotes("${root}/" + without_variables(text));
+}
+
+void make_validation(const Draft& training, Draft& draft) {
+  draft.validation = true;
+  for (std::size_t i = 0; i < draft.source.size(); ++i) {
+    if (draft.source[i].starts_with("  label:") && draft.class_names) {
+      draft.source.insert(
+          draft.source.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+          fmt::format("  classes: {{from: {}}}   # labels are the numbers that training gave them",
+                      yaml_text(name_of(training))));
+    } else if (draft.source[i].starts_with("  sampling: random")) {
+      draft.source[i] = "  sampling: uniform           # the middle of each video";
+    }
+  }
 }
 
 std::string pipeline_text(const Draft& draft) {
   std::string text = fmt::format("# Written by 'spdlctl init' for {}\n", printable(draft.path));
   for (const std::string& each : draft.seen) text += fmt::format("# {}\n", printable(each));
   // A number is quoted: the name of a pipeline is a text.
-  text += fmt::format("pipeline: {}\n\n",
-                      yaml_text(pipeline_name(draft.output.empty() ? draft.path : draft.output)));
+  text += fmt::format("pipeline: {}\n\n", yaml_text(name_of(draft)));
   text += "vars: {";
   if (!draft.root.empty())
     text += fmt::format("root: {}, ", in_quotes(without_variables(draft.root)));
   text += variables_of(draft) + "}\n\n";
-  text += "seed: 42                       # the order and every random draw follow from it\n";
+  if (!draft.validation)
+    text += "seed: 42                       # the order and every random draw follow from it\n";
   text += "source:\n";
   for (const std::string& line : draft.source) text += "  " + line + "\n";
-  text += "  # A tenth for validation, always the same: in another file with part: val.\n";
-  text += "  # select: {split: {part: train, val: 0.1}}\n";
-  text += draft.shards
-              ? "shuffle: {block: 512, interleave: 16}   # 16 blocks are mixed: shards are fast in "
-                "sequence\n"
-              : "shuffle: global                # another order in each epoch; for validation: "
-                "none\n";
+  text += order_of(draft);
   text += "\nstages:\n  - fetch\n";
   text += stages_of(draft);
   const bool videos = draft.kind == Draft::Kind::kVideos;
   const std::uint64_t most = videos ? kClips : kRows;
   const std::uint64_t rows = draft.items == 0 ? most : std::min(draft.items, most);
-  text += fmt::format("batch: {{size: {}}}   # rows of each rank{}\n", rows,
+  if (draft.validation)
+    text += "# All ranks take equally many steps; rows that only fill up the last are not valid.\n";
+  text += fmt::format("batch: {{size: {}{}}}   # rows of each rank{}\n", rows, rest_of_batch(draft),
                       videos ? "; video: [rows, frames, channels, height, width]" : "");
   if (!draft.unbounded.empty()) {
     std::string bounds;

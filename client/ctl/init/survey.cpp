@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -42,7 +43,23 @@ std::vector<fs::path> directories_in(const fs::path& directory) {
   return found;
 }
 
+fs::path absolute_path(const std::string& given) {
+  std::error_code failure;
+  fs::path absolute = fs::absolute(given, failure).lexically_normal();
+  if (absolute.has_relative_path() && !absolute.has_filename()) absolute = absolute.parent_path();
+  return absolute;
+}
+
 }  // namespace
+
+const ForeignFormat* foreign_at(const std::string& path) {
+  if (const ForeignFormat* const by_name = foreign_file(path)) return by_name;
+  std::string head(kForeignHead, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<std::size_t>(file.gcount()));
+  return foreign_content(head);
+}
 
 std::string ending_of(std::string_view name) {
   const std::size_t dot = name.rfind('.');
@@ -137,10 +154,39 @@ std::string listed(const std::vector<std::string>& names, std::size_t most) {
   return text;
 }
 
+Draft survey_validation(const std::string& given, const std::optional<std::string>& root,
+                        const Draft& training) {
+  const std::string path = absolute_path(given).string();
+  Draft draft;
+  if (path == training.path || path.starts_with(training.path + "/")) {
+    const std::string within = path.substr(std::min(training.path.size() + 1, path.size()));
+    if (std::find(training.splits.begin(), training.splits.end(), within) ==
+            training.splits.end() ||
+        within == training.splits.front())
+      throw Failure(kWrongUsage,
+                    fmt::format("{} is among what {} is trained on; name what is kept for "
+                                "validation, or leave --val out and part the data by 'select'",
+                                printable(path), printable(training.path)));
+    draft = survey_folder(training.path, within);
+  } else {
+    draft = survey(path, root);
+  }
+  if (draft.kind != training.kind || draft.shards != training.shards ||
+      draft.boxes != training.boxes || draft.source.front() != training.source.front())
+    throw Failure(kWrongUsage,
+                  fmt::format("{} holds other data than {}: a validation pipeline reads what a "
+                              "training pipeline does",
+                              printable(path), printable(training.path)));
+  if (training.class_folders && !draft.class_folders)
+    throw Failure(kWrongUsage, fmt::format("{} has no folders of several classes, as {} has",
+                                           printable(path), printable(training.path)));
+  make_validation(training, draft);
+  return draft;
+}
+
 Draft survey(const std::string& given, const std::optional<std::string>& root) {
   std::error_code failure;
-  fs::path absolute = fs::absolute(given, failure).lexically_normal();
-  if (absolute.has_relative_path() && !absolute.has_filename()) absolute = absolute.parent_path();
+  const fs::path absolute = absolute_path(given);
   const std::string path = absolute.string();
   const fs::file_status status = fs::status(path, failure);
   if (status.type() == fs::file_type::not_found)
@@ -167,6 +213,8 @@ Draft survey(const std::string& given, const std::optional<std::string>& root) {
         kWrongUsage,
         fmt::format("{} is one {}; name its folder: {}", printable(path), media_noun(*kind),
                     shell_command({"spdlctl", "init", absolute.parent_path().string()})));
+  if (const ForeignFormat* const foreign = foreign_at(path))
+    throw Failure(kWrongUsage, fmt::format("{} is {}", printable(path), described(*foreign)));
   throw Failure(
       kWrongUsage,
       fmt::format("{} is nothing that a pipeline could read: name a folder of images, of videos, "

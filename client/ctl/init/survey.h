@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text/foreign_names.h"
 #include "ctl/init/draft.h"
 
 // What lies at a path, looked at with the rights of this process. All of this throws Failure
@@ -15,15 +16,21 @@ namespace spdld::ctl {
 // What `init` makes of a folder, a tar shard, a table or an annotation file. `root`: what a table
 // or annotations name files relative to; without it, that is looked for.
 Draft survey(const std::string& path, const std::optional<std::string>& root);
+// The same of what lies at `path` for validation, beside what training was drafted of.
+Draft survey_validation(const std::string& path, const std::optional<std::string>& root,
+                        const Draft& training);
 
-// The kinds; `path` is absolute.
-Draft survey_folder(const std::string& path);
+// The kinds; `path` is absolute. `within`: only what lies in this folder below `path`, if it is not
+// empty.
+Draft survey_folder(const std::string& path, const std::string& within = {});
 Draft survey_shard(const std::string& path);
 // `names`: files in `folder`, sorted.
 Draft survey_shards(const std::string& folder, const std::vector<std::string>& names);
 Draft survey_table(const std::string& path, const std::optional<std::string>& root);
 Draft survey_coco(const std::string& path, const std::optional<std::string>& root);
 
+// What a file of another tool is, by its name or its content. Null: that is not known.
+const ForeignFormat* foreign_at(const std::string& path);
 // By its ending: what may be decoded of it.
 std::optional<Draft::Kind> media_kind(std::string_view name);
 bool is_image_name(std::string_view name);

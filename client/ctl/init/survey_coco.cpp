@@ -26,6 +26,8 @@ class Counter final : public nlohmann::json_sax<CocoJson> {
   std::uint64_t boxes = 0;
   std::uint64_t categories = 0;
   std::vector<std::string> names;
+  bool is_list = false;     // at the top
+  bool has_shards = false;  // a key at the top
   std::string what_is_wrong;
 
   bool null() override { return true; }
@@ -42,6 +44,7 @@ class Counter final : public nlohmann::json_sax<CocoJson> {
   bool key(string_t& name) override {
     key_ = name;
     if (depth_ == 1) list_ = name;
+    has_shards = has_shards || (depth_ == 1 && name == "shards");
     if (in_entry() && list_ == "annotations" && name == "bbox") ++boxes;
     return true;
   }
@@ -54,6 +57,7 @@ class Counter final : public nlohmann::json_sax<CocoJson> {
   }
   bool end_object() override { return close(); }
   bool start_array(std::size_t) override {
+    is_list = is_list || depth_ == 0;
     ++depth_;
     return true;
   }
@@ -86,6 +90,14 @@ Draft survey_coco(const std::string& path, const std::optional<std::string>& roo
                                            std::generic_category().message(errno)));
   Counter counter;
   if (!CocoJson::sax_parse(file, &counter)) fail_of_file(path, counter.what_is_wrong);
+  if (counter.is_list)
+    fail_of_file(
+        path,
+        "is one list, as LLaVA's rows are; a table has an object a line, which jq makes of "
+        "it: jq -c '.[]' FILE > FILE.jsonl");
+  if (counter.has_shards)
+    fail_of_file(path, fmt::format("lists the shards of MosaicML's streaming: {}",
+                                   foreign_file("x.mds")->what));
   if (counter.names.empty())
     fail_of_file(
         path,

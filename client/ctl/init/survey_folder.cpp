@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 #include "base/text/counted.h"
 #include "base/text/printable.h"
 #include "ctl/failure.h"
+#include "ctl/init/companion_files.h"
 #include "ctl/init/survey.h"
 #include "ctl/swap_options.h"
 
@@ -24,14 +26,14 @@ using Kind = Draft::Kind;
 
 constexpr std::uint64_t kMaxEntries = 200'000;
 constexpr std::uint64_t kSounds = 8;  // whole files of a batch
+constexpr std::uint64_t kShortText = 4096;
 
 // The files of one kind below a folder.
 struct FolderFiles {
   std::uint64_t count = 0;
-  bool on_top = false;                                // some lie in the folder itself
-  std::set<std::string> directories = {};             // the others, by their top-level ones
-  std::map<std::string, std::uint64_t> endings = {};  // as they are spelled
-  std::string first = {};                             // one of them, by its path
+  bool on_top = false;                     // some lie in the folder itself
+  std::set<std::string> directories = {};  // the others, by their top-level ones
+  std::string first = {};                  // one of them, by its path
 };
 
 // What lies below a folder; names of top-level entries.
@@ -40,10 +42,10 @@ struct Folder {
   std::vector<std::string> tables = {};  // at the top, and .json files
   std::set<std::string> directories_of_shards = {};
   std::map<Kind, FolderFiles> media = {};
-  std::uint64_t others = 0;
   std::string other = {};                                   // one of them, by its path
   std::string packed = {};                                  // a compressed tar
   std::map<std::string, std::uint64_t> packed_on_top = {};  // such, by their endings: ".tar.gz"
+  std::vector<std::string> files = {};                      // paths, sorted
   bool whole = true;                                        // all of it was looked at
 };
 
@@ -52,10 +54,10 @@ void add_file(const fs::path& relative, Folder& folder) {
   const bool on_top = !relative.has_parent_path();
   const std::string top = relative.begin()->string();
   const std::string ending = ending_of(name);
+  folder.files.push_back(relative.string());
   if (const std::optional<Kind> kind = media_kind(name)) {
     FolderFiles& files = folder.media[*kind];
     ++files.count;
-    ++files.endings[name.substr(name.rfind('.') + 1)];
     if (on_top) {
       files.on_top = true;
     } else {
@@ -64,7 +66,6 @@ void add_file(const fs::path& relative, Folder& folder) {
     if (files.first.empty()) files.first = relative.string();
     return;
   }
-  ++folder.others;
   if (folder.other.empty()) folder.other = relative.string();
   if (ending == "tar") {
     if (on_top) {
@@ -106,6 +107,7 @@ Folder look(const std::string& path) {
   }
   std::sort(folder.shards.begin(), folder.shards.end());
   std::sort(folder.tables.begin(), folder.tables.end());
+  std::sort(folder.files.begin(), folder.files.end());
   return folder;
 }
 
@@ -113,10 +115,13 @@ std::string init_of(const fs::path& path) {
   return shell_command({"spdlctl", "init", path.string()});
 }
 
-bool is_split(const std::string& name) {
-  constexpr std::array<std::string_view, 9> kSplits{
-      "train", "training", "val", "valid", "validation", "test", "testing", "eval", "dev"};
-  return std::find(kSplits.begin(), kSplits.end(), name) != kSplits.end();
+// Whether its index.json lists shards.
+bool is_streaming_index(const std::string& path, const Folder& folder) {
+  if (!std::binary_search(folder.files.begin(), folder.files.end(), "index.json")) return false;
+  std::string head(kForeignHead, '\0');
+  std::ifstream file(path + "/index.json", std::ios::binary);
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  return head.find("\"shards\"") != std::string::npos;
 }
 
 // Why there is nothing to write of a folder without media files and shards.
@@ -128,12 +133,23 @@ bool is_split(const std::string& name) {
                   fmt::format("{} has no .tar shards itself, but its folder {} has; name that: {}",
                               shown, printable(*folder.directories_of_shards.begin()),
                               init_of(fs::path(path) / *folder.directories_of_shards.begin())));
+  if (is_streaming_index(path, folder))
+    throw Failure(kWrongUsage, fmt::format("{} has an index.json of MosaicML's streaming: {}",
+                                           shown, foreign_file("x.mds")->what));
   if (!folder.tables.empty())
     throw Failure(
         kWrongUsage,
         fmt::format("{} has neither images, videos, sound nor .tar shards, but {}; name it: {}",
                     shown, printable(folder.tables.front()),
                     init_of(fs::path(path) / folder.tables.front())));
+  for (const std::string& file : folder.files) {
+    const ForeignFormat* const foreign = foreign_file(file);
+    if (foreign == nullptr) continue;
+    throw Failure(kWrongUsage,
+                  fmt::format("below {} there are no media and shards that are read, but files "
+                              "such as {}: it is {}",
+                              shown, printable(file), described(*foreign)));
+  }
   throw Failure(
       kWrongUsage,
       fmt::format(
@@ -145,12 +161,54 @@ bool is_split(const std::string& name) {
                                : ", but files such as " + printable(folder.other)));
 }
 
-// "**/*.jpg", "**/*.{JPEG,png}"
-std::string pattern_of(const FolderFiles& files) {
-  std::string endings;
-  for (const auto& [ending, count] : files.endings)
-    endings += (endings.empty() ? "" : ",") + ending;
-  return files.endings.size() == 1 ? "**/*." + endings : "**/*.{" + endings + "}";
+// How many files have an ending, as it is spelled.
+using Endings = std::map<std::string, std::uint64_t>;
+
+// "**/*.jpg", "images/**/*.{JPEG,png}"
+std::string pattern_of(const std::string& directories, const Endings& endings) {
+  std::string all;
+  for (const auto& [ending, count] : endings) all += (all.empty() ? "" : ",") + ending;
+  return directories + (endings.size() == 1 ? "*." + all : "*.{" + all + "}");
+}
+
+std::string noun_of(Kind kind) { return kind == Kind::kSound ? "file" : media_noun(kind); }
+
+// Whether a file of the folder is brought along, and why that is taken to be right.
+void add_companions(const PairedFiles& pairs, Kind kind, Draft& draft) {
+  std::vector<std::string> optional;
+  std::vector<std::string> lines;
+  for (const CompanionFiles& each : pairs.companions) {
+    const std::string line = fmt::format("{}: {}", each.field, yaml_of_pattern(each.pattern));
+    if (!each.why_not.empty()) {
+      lines.push_back(fmt::format("    # {}   # {}", line, each.why_not));
+      continue;
+    }
+    lines.push_back("    " + line);
+    const std::uint64_t items = pairs.items.size();
+    draft.seen.push_back(fmt::format(
+        "{} of {} {}s have a file of a like name, as {} has {}: it comes along as '{}'.",
+        each.items, items, noun_of(kind), each.item, each.such, each.field));
+    if (each.items < items) optional.push_back(each.field);
+    if (each.is_mask()) {
+      const bool wide = each.kind == CompanionFiles::Kind::kWideMask;
+      draft.hints.push_back(
+          fmt::format("# Masks keep their numbers, and follow the images' crops and flips: uint{}.",
+                      wide ? 16 : 8));
+      draft.hints.push_back(fmt::format("- decode_image: {{field: {}, mode: index{}}}", each.field,
+                                        wide ? ", dtype: uint16" : ""));
+    } else {
+      draft.bounds.push_back(fmt::format("{}: {{max_bytes: {}}}", each.field,
+                                         each.max_bytes > kShortText / 2 ? "128KiB" : "4KiB"));
+    }
+  }
+  if (lines.empty()) return;
+  draft.source.emplace_back("  companions:");
+  if (lines.front().starts_with("    #")) draft.source.back() = "  # companions:";
+  draft.source.insert(draft.source.end(), lines.begin(), lines.end());
+  if (!optional.empty())
+    draft.source.push_back(
+        fmt::format("  optional: [{}]   # others have nothing there; NAME_present tells which",
+                    fmt::join(optional, ", ")));
 }
 
 // "1 image", "3 files of sound"
@@ -192,9 +250,53 @@ std::vector<std::string> parts_of_files(Kind kind, std::uint64_t items) {
   return {};
 }
 
+[[noreturn]] void fail_of_splits(const std::string& path, const std::vector<std::string>& names) {
+  const auto trains = std::find_if(names.begin(), names.end(), [](const std::string& name) {
+    return name.starts_with("train");
+  });
+  const std::string& first = trains == names.end() ? names.front() : *trains;
+  std::vector<std::string> command{"spdlctl", "init", (fs::path(path) / first).string()};
+  for (const std::string_view validation : {"val", "valid", "validation", "dev", "eval", "test"}) {
+    if (first == validation || std::find(names.begin(), names.end(), validation) == names.end())
+      continue;
+    command.insert(command.end(),
+                   {"--val", (fs::path(path) / validation).string(), "-o", first + ".yaml"});
+    break;
+  }
+  throw Failure(kWrongUsage, fmt::format("{} has {}, which are datasets of their own: {}",
+                                         printable(path), listed(names), shell_command(command)));
+}
+
+void tell_of_splits(const std::string& path, const PairedFiles& pairs, Draft& draft) {
+  if (pairs.splits.empty()) return;
+  draft.splits = pairs.splits;
+  draft.seen.push_back(fmt::format("Those of {} alone: {} are datasets of their own.",
+                                   pairs.splits.front(), listed(pairs.splits)));
+  draft.seen.push_back(fmt::format("One for validation beside it: add --val {}",
+                                   (fs::path(path) / pairs.splits[1]).string()));
+}
+
+// Counts files that no item has.
+void tell_what_is_left_out(const std::string& path, const Folder& folder, const PairedFiles& pairs,
+                           Kind kind, Draft& draft) {
+  for (const auto& [other, left_out] : folder.media) {
+    if (other == kind) continue;
+    draft.seen.push_back(fmt::format(
+        "Left out: {}, such as {}; 'spdlctl init' of a folder of them alone reads them.",
+        counted_media(other, left_out.count), left_out.first));
+  }
+  if (pairs.others > 0)
+    draft.seen.push_back(
+        fmt::format("Left out: {}, such as {}.", counted(pairs.others, "other file"), pairs.other));
+  if (!folder.tables.empty())
+    draft.seen.push_back(fmt::format("If {} says what is in the {}: {}", folder.tables.front(),
+                                     kind == Kind::kSound ? "files" : media_noun(kind) + "s",
+                                     init_of(fs::path(path) / folder.tables.front())));
+}
+
 }  // namespace
 
-Draft survey_folder(const std::string& path) {
+Draft survey_folder(const std::string& path, const std::string& within) {
   const Folder folder = look(path);
   if (!folder.shards.empty()) {
     Draft draft = survey_shards(path, folder.shards);
@@ -207,46 +309,49 @@ Draft survey_folder(const std::string& path) {
   const Kind kind = most_of(folder);
   const FolderFiles& files = folder.media.at(kind);
   const std::vector<std::string> names(files.directories.begin(), files.directories.end());
-  if (!files.on_top && std::all_of(names.begin(), names.end(), is_split)) {
-    throw Failure(kWrongUsage,
-                  fmt::format("{} has {}, which are datasets of their own: {}", printable(path),
-                              listed(names), init_of(fs::path(path) / names.front())));
-  }
+  if (!files.on_top && std::all_of(names.begin(), names.end(), is_split))
+    fail_of_splits(path, names);
+  const PairedFiles pairs = pair_files(path, folder.files, kind, within);
+  if (pairs.items.empty())
+    throw Failure(kWrongUsage, fmt::format("{} has no {} of those in {}", printable(within),
+                                           noun_of(kind), printable(path)));
   Draft draft{.path = path, .root = path, .kind = kind};
-  if (folder.whole) draft.items = files.count;
+  if (folder.whole) draft.items = pairs.items.size();
+  Endings endings;
+  for (const std::string& item : pairs.items) ++endings[item.substr(item.rfind('.') + 1)];
   std::vector<std::string> kinds;
-  for (const auto& [ending, count] : files.endings)
-    kinds.push_back(fmt::format("{} .{}", count, ending));
+  for (const auto& [ending, count] : endings) kinds.push_back(fmt::format("{} .{}", count, ending));
   draft.seen.push_back(fmt::format("{}{}: {}.",
                                    folder.whole ? "" : "Looked at the first files alone. ",
-                                   counted_media(kind, files.count), listed(kinds)));
-  const bool labelled = !files.on_top && names.size() > 1;
+                                   counted_media(kind, pairs.items.size()), listed(kinds)));
+  const bool labelled =
+      !files.on_top && names.size() > 1 && within.empty() && pairs.pattern == "**/";
   if (labelled)
     draft.seen.push_back(fmt::format("They lie in {}, which are taken as classes: {}.",
                                      counted(names.size(), "folder"), listed(names)));
-  for (const auto& [other, left_out] : folder.media) {
-    if (other == kind) continue;
-    draft.seen.push_back(fmt::format(
-        "Left out: {}, such as {}; 'spdlctl init' of a folder of them alone reads them.",
-        counted_media(other, left_out.count), left_out.first));
-  }
-  if (folder.others > 0)
-    draft.seen.push_back(fmt::format("Left out: {}, such as {}.",
-                                     counted(folder.others, "other file"), folder.other));
-  if (!folder.tables.empty())
-    draft.seen.push_back(fmt::format("If {} says what is in the {}: {}", folder.tables.front(),
-                                     kind == Kind::kSound ? "files" : media_noun(kind) + "s",
-                                     init_of(fs::path(path) / folder.tables.front())));
+  if (labelled && pairs.alike)
+    draft.seen.emplace_back(
+        "Each has files of the same names: if these belong together, take one folder by 'pattern' "
+        "and the others as 'companions' in place of 'label'.");
+  tell_of_splits(path, pairs, draft);
+  tell_what_is_left_out(path, folder, pairs, kind, draft);
   draft.source = {"files:", "  root: \"${root}\"",
-                  fmt::format("  pattern: {}", yaml_text(pattern_of(files)))};
+                  fmt::format("  pattern: {}", yaml_text(pattern_of(pairs.pattern, endings)))};
+  if (!pairs.exclude.empty()) {
+    std::vector<std::string> patterns;
+    for (const std::string& each : pairs.exclude) patterns.push_back(yaml_text(each));
+    draft.source.push_back(fmt::format("  exclude: [{}]", fmt::join(patterns, ", ")));
+  }
   if (kind != Kind::kImages)
     draft.source.emplace_back(kind == Kind::kSound ? "  field: audio" : "  field: video");
   if (labelled) {
     draft.class_folders = true;
+    draft.class_names = true;
     draft.source.emplace_back(
         "  label: parent_dir           # batch[\"label\"]; remove this line if "
         "the folders are no classes");
   }
+  add_companions(pairs, kind, draft);
   for (std::string& line : parts_of_files(kind, draft.items))
     draft.source.push_back(std::move(line));
   return draft;

@@ -15,6 +15,7 @@
 #include "base/text/counted.h"
 #include "base/text/printable.h"
 #include "ctl/failure.h"
+#include "ctl/init/companion_files.h"
 #include "ctl/init/first_samples.h"
 #include "ctl/init/stage_hints.h"
 #include "ctl/init/survey.h"
@@ -64,16 +65,6 @@ std::optional<Numbered> numbered(const std::string& name) {
   return found;
 }
 
-// As the pattern of shards has a text that stands for itself.
-std::string escaped(std::string_view text) {
-  std::string pattern;
-  for (const char c : text) {
-    if (std::string_view("\\{}[],*?").find(c) != std::string_view::npos) pattern += '\\';
-    pattern += c;
-  }
-  return pattern;
-}
-
 // Shards of one name but for their numbers.
 struct Group {
   std::string pattern;
@@ -83,9 +74,9 @@ struct Group {
 Group group_of(std::vector<std::string> names) {
   const std::optional<Numbered> first = numbered(names.front());
   const std::optional<Numbered> last = numbered(names.back());
-  if (names.size() == 1 || !first) return {.pattern = escaped(names.front()), .names = names};
+  if (names.size() == 1 || !first) return {.pattern = glob_text(names.front()), .names = names};
   const auto pattern = [&](std::string_view between) {
-    return escaped(first->before) + std::string(between) + escaped(first->after);
+    return glob_text(first->before) + std::string(between) + glob_text(first->after);
   };
   const bool gapless =
       first->digits == last->digits && last->number - first->number + 1 == names.size();
@@ -194,11 +185,11 @@ Draft survey_shards(const std::string& folder, const std::vector<std::string>& n
   draft.seen.push_back(
       fmt::format("About {} in the first one.", counted(samples.in_shard, "sample")));
   // The root stands in a pattern, where braces and the like would mean something.
-  const bool plain = escaped(folder) == folder && folder.find("::") == std::string::npos;
+  const bool plain = glob_text(folder) == folder && folder.find("::") == std::string::npos;
   if (plain) draft.root = folder;
   draft.source = {"webdataset:",
                   "  shards: " + (plain ? yaml_below_root(group.pattern)
-                                        : yaml_text(escaped(folder) + "/" + group.pattern))};
+                                        : yaml_text(glob_text(folder) + "/" + group.pattern))};
   for (std::size_t i = 1; i < groups.size(); ++i)
     draft.source.push_back(fmt::format("  # {} beside them: {}",
                                        counted(groups[i].names.size(), "shard"),

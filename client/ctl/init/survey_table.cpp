@@ -191,6 +191,7 @@ void add_values(const TableStart& table, const FileColumns& files, bool csv, Dra
     const ColumnKind kind = kind_of(column, csv);
     if (label == nullptr && is_label(column, kind)) {
       label = &column;
+      draft.class_names = kind != ColumnKind::kInteger;
       draft.source.push_back(fmt::format("  label: {:<21} # {}", name,
                                          kind == ColumnKind::kInteger
                                              ? "the numbers of classes"

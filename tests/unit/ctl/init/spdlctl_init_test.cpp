@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "ctl/init/survey.h"
 #include "tests/support/scratch_dir.h"
@@ -37,6 +38,11 @@ class InitTest : public ::testing::Test {
       tar.file("some/" + std::to_string(i) + ".txt", "caption");
     }
     write(name, tar.archive());
+  }
+
+  std::string read(const std::string& name) const {
+    std::ifstream file(path(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
   }
 
   std::string drafted(const std::string& name = "") const {
@@ -117,7 +123,214 @@ TEST_F(InitTest, SendsSplitsToTheOneThatIsMeant) {
   write("pets/train/cat/1.jpg");
   write("pets/val/cat/1.jpg");
   EXPECT_THAT(refused("pets"), AllOf(HasSubstr("train and val, which are datasets of their own"),
-                                     HasSubstr("spdlctl init " + path("pets/train"))));
+                                     HasSubstr("spdlctl init " + path("pets/train") + " --val " +
+                                               path("pets/val") + " -o train.yaml")));
+}
+
+// What a PNG begins with; of `color` 0 is gray, 2 RGB, 3 of a palette.
+std::string png(char color, char depth = 8) {
+  std::string head("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1", 24);
+  head.append({depth, color});
+  return head.append(20, '\0');
+}
+
+TEST_F(InitTest, TakesMasksOfLikeNamesAlong) {
+  for (const char* name : {"images/a/1", "images/a/2", "images/b/1"})
+    write(name + std::string(".jpg"));
+  for (const char* name : {"labels/a/1", "labels/a/2", "labels/b/1"})
+    write(name + std::string(".png"), png(0));
+  EXPECT_THAT(
+      drafted(),
+      AllOf(
+          HasSubstr("# 3 images: 3 .jpg.\n"),
+          HasSubstr("# 3 of 3 images have a file of a like name, as images/a/1.jpg has "
+                    "labels/a/1.png: it comes along as 'mask'.\n"),
+          HasSubstr("    pattern: \"images/**/*.jpg\"\n"
+                    "    companions:\n"
+                    "      mask: \"labels/${subdir}/${stem}.png\"\n"
+                    "  # A tenth"),
+          HasSubstr("  - decode_image: {mode: rgb}\n"
+                    "  # Masks keep their numbers, and follow the images' crops and flips: uint8.\n"
+                    "  - decode_image: {field: mask, mode: index}\n"),
+          Not(HasSubstr("label: parent_dir")), Not(HasSubstr("classes")),
+          Not(HasSubstr("optional"))));
+}
+
+TEST_F(InitTest, KnowsMasksThatHaveNoSuchNameByTheirPixels) {
+  for (const std::string each : {"1", "2"}) {
+    write("a/" + each + ".png", png(2));
+    write("b/" + each + ".png", png(3));
+    write("c/" + each + ".png", png(0, 16));
+  }
+  EXPECT_THAT(drafted(), AllOf(HasSubstr("pattern: \"a/**/*.png\""),
+                               HasSubstr("      mask: \"b/${stem}.png\"\n"
+                                         "      # c: \"c/${stem}.png\"   # other masks\n"),
+                               HasSubstr("mode: index}")));
+  std::filesystem::remove_all(path("b"));
+  EXPECT_THAT(drafted(), HasSubstr("uint16.\n  - decode_image: {field: mask, mode: index, dtype: "
+                                   "uint16}"));
+}
+
+TEST_F(InitTest, TakesFoldersOfLikeNamesWithoutMasksAsClasses) {
+  for (const std::string each : {"1", "2"}) {
+    write("cat/" + each + ".jpg");
+    write("dog/" + each + ".jpg");
+  }
+  EXPECT_THAT(drafted(), AllOf(HasSubstr("taken as classes: cat and dog"),
+                               HasSubstr("Each has files of the same names: if these belong"),
+                               HasSubstr("label: parent_dir")));
+  write("dog/3.jpg");
+  EXPECT_THAT(drafted(), Not(HasSubstr("same names")));
+}
+
+TEST_F(InitTest, PairsCityscapes) {
+  for (const std::string split : {"train/aachen/aachen_", "val/ulm/ulm_"}) {
+    for (const std::string each : {"1_19", "2_19"}) {
+      write("leftImg8bit/" + split + each + "_leftImg8bit.png", png(2));
+      write("gtFine/" + split + each + "_gtFine_color.png", png(6));
+      write("gtFine/" + split + each + "_gtFine_instanceIds.png", png(0, 16));
+      write("gtFine/" + split + each + "_gtFine_labelIds.png", png(0));
+      write("gtFine/" + split + each + "_gtFine_polygons.json", "{}");
+    }
+  }
+  const std::string pattern = "\"gtFine/${subdir}/${stem%_leftImg8bit}_gtFine_";
+  EXPECT_THAT(
+      drafted(),
+      AllOf(HasSubstr("# 2 images: 2 .png.\n"),
+            HasSubstr("# Those of leftImg8bit/train alone: leftImg8bit/train and leftImg8bit/val "
+                      "are datasets of their own.\n"),
+            HasSubstr("add --val " + path("leftImg8bit/val")),
+            HasSubstr("pattern: \"leftImg8bit/train/**/*.png\""),
+            HasSubstr("\n      mask: " + pattern + "labelIds.png\"\n"),
+            HasSubstr("      # instanceids: " + pattern + "instanceIds.png\"   # other masks\n"),
+            HasSubstr("      # color: " + pattern + "color.png\"   # colours, not the numbers"),
+            HasSubstr("      # polygons: " + pattern + "polygons.json\"   # text,")));
+}
+
+TEST_F(InitTest, PairsPascalVoc) {
+  for (int i = 0; i < 40; ++i) {
+    const std::string each = std::to_string(i);
+    write("JPEGImages/" + each + ".jpg");
+    write("Annotations/" + each + ".xml");
+    if (i % 4 != 0) continue;
+    write("SegmentationClass/" + each + ".png", png(3));
+    write("SegmentationObject/" + each + ".png", png(3));
+  }
+  write("ImageSets/Main/train.txt");
+  EXPECT_THAT(
+      drafted(),
+      AllOf(HasSubstr("# 10 of 40 images have a file of a like name"),
+            HasSubstr("pattern: \"JPEGImages/**/*.jpg\""),
+            HasSubstr("      mask: \"SegmentationClass/${stem}.png\"\n"),
+            HasSubstr("      # segmentationobject: \"SegmentationObject/${stem}.png\""),
+            HasSubstr("      # annotations: \"Annotations/${stem}.xml\"   # comes as bytes"),
+            HasSubstr("    optional: [mask]")));
+}
+
+TEST_F(InitTest, TakesCaptionsBesideImagesAlong) {
+  for (const std::string each : {"cat/1", "cat/2", "dog/1"}) {
+    write(each + ".jpg");
+    write(each + ".txt", "a caption");
+  }
+  write("cat/notes.md");
+  EXPECT_THAT(drafted(),
+              AllOf(HasSubstr("label: parent_dir"),
+                    HasSubstr("as cat/1.jpg has cat/1.txt: it comes along as 'caption'.\n"),
+                    HasSubstr("    companions:\n      caption: \"${dir}/${stem}.txt\"\n"),
+                    HasSubstr("# Left out: 1 other file, such as cat/notes.md.\n"),
+                    HasSubstr("batch: {size: 3, collate: {caption: {max_bytes: 4KiB}}}")));
+}
+
+TEST_F(InitTest, TakesTranscriptsBesideSoundAlong) {
+  write("a.wav");
+  write("a.txt");
+  EXPECT_THAT(drafted(), AllOf(HasSubstr("companions:\n      text: \"${stem}.txt\"\n  # Items"),
+                               HasSubstr("collate: {text: {max_bytes: 4KiB}}")));
+}
+
+TEST_F(InitTest, LeavesMasksThatLieBesideTheirImagesOutOfThese) {
+  for (const std::string each : {"x/1", "x/2"}) {
+    write(each + ".png", png(2));
+    write(each + "_mask.png", png(0));
+  }
+  EXPECT_THAT(drafted(),
+              AllOf(HasSubstr("# 2 images: 2 .png.\n"), HasSubstr("exclude: [\"**/*_mask.png\"]"),
+                    HasSubstr("      mask: \"${dir}/${stem}_mask.png\"\n")));
+}
+
+TEST_F(InitTest, PairsFoldersBelowThoseOfScenes) {
+  for (const std::string each : {"s1/rgb/1", "s2/rgb/1", "s3/rgb/1"}) write(each + ".jpg");
+  for (const std::string each : {"s1/mask/1", "s2/mask/1", "s3/mask/1"})
+    write(each + ".png", png(0));
+  EXPECT_THAT(drafted(), AllOf(HasSubstr("pattern: \"**/rgb/*.jpg\""),
+                               HasSubstr("      mask: \"${dir%rgb}mask/${stem}.png\"\n")));
+}
+
+TEST_F(InitTest, DoublesThePlainDollarsOfCompanions) {
+  for (const std::string each : {"1", "2"}) {
+    write("im$/" + each + ".jpg");
+    write("mask$x/" + each + ".png", png(0));
+  }
+  EXPECT_THAT(drafted(), AllOf(HasSubstr("pattern: \"im$$/**/*.jpg\""),
+                               HasSubstr("mask: \"mask$$x/${stem}.png\"")));
+}
+
+TEST_F(InitTest, WritesAPipelineForValidationBesideTheOther) {
+  write("pets/train/cat/1.jpg");
+  write("pets/train/dog/1.jpg");
+  write("pets/val/cat/2.jpg");
+  write("pets/val/dog/2.jpg");
+  const Outcome outcome =
+      spdlctl({"init", path("pets/train"), "--val", path("pets/val/"), "-o", path("pets.yaml")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr(path("pets-val.yaml") + " are written"));
+  EXPECT_THAT(read("pets.yaml"),
+              AllOf(HasSubstr("\npipeline: pets\n"), Not(HasSubstr("select")),
+                    HasSubstr("shuffle: global"), HasSubstr("batch: {size: 2}")));
+  EXPECT_THAT(read("pets-val.yaml"),
+              AllOf(HasSubstr("\npipeline: pets-val\n"), HasSubstr("\nshuffle: none\n"),
+                    HasSubstr("root: \"" + path("pets/val") + "\""),
+                    HasSubstr("    classes: {from: pets}"), HasSubstr("  - resize: {size: 256} "),
+                    HasSubstr("  - center_crop: {size: \"${size}\"}\n"), HasSubstr("- normalize:"),
+                    HasSubstr("batch: {size: 2, last: pad}"), Not(HasSubstr("random")),
+                    Not(HasSubstr("select"))));
+}
+
+TEST_F(InitTest, TakesTheFolderOfValidationBelowThatOfImages) {
+  for (const std::string each : {"train/1", "val/2"}) {
+    write("images/" + each + ".jpg");
+    write("masks/" + each + ".png", png(0));
+  }
+  const Outcome outcome =
+      spdlctl({"init", path(""), "--val", path("images/val"), "-o", path("p.yaml")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(read("p.yaml"), HasSubstr("pattern: \"images/train/**/*.jpg\""));
+  EXPECT_THAT(read("p-val.yaml"),
+              AllOf(HasSubstr("pattern: \"images/val/**/*.jpg\""),
+                    HasSubstr("      mask: \"masks/${subdir}/${stem}.png\"\n")));
+}
+
+TEST_F(InitTest, RefusesValidationThatIsNone) {
+  write("pets/a.jpg");
+  write("pets/more/b.jpg");
+  write("sound/a.wav");
+  write("val/c.jpg");
+  write("there-val.yaml");
+  EXPECT_THAT(refused({"init", path("pets"), "--val", path("val")}), HasSubstr("by -o FILE"));
+  const auto with = [&](const std::string& val, const std::string& file = "p.yaml") {
+    return refused({"init", path("pets"), "--val", path(val), "-o", path(file)});
+  };
+  EXPECT_THAT(with("pets"), HasSubstr("is among what " + path("pets") + " is trained on"));
+  EXPECT_THAT(with("pets/more"), HasSubstr("is among what"));
+  EXPECT_THAT(with("sound"), HasSubstr("holds other data than"));
+  write("classes/a/1.jpg");
+  write("classes/b/1.jpg");
+  EXPECT_THAT(refused({"init", path("classes"), "--val", path("val"), "-o", path("p.yaml")}),
+              HasSubstr("val has no folders of several classes"));
+  EXPECT_THAT(with("none"), HasSubstr("none is not there"));
+  EXPECT_THAT(with("val", "there.yaml"), HasSubstr("there-val.yaml is there already"));
+  EXPECT_FALSE(std::filesystem::exists(path("there.yaml")));
+  EXPECT_FALSE(std::filesystem::exists(path("p.yaml")));
 }
 
 TEST_F(InitTest, WritesShardsAsBraces) {
@@ -412,9 +625,26 @@ TEST_F(InitTest, RefusesJsonThatIsNoAnnotations) {
   write("b.json", "{\"images\": [");
   EXPECT_THAT(refused("b.json"), HasSubstr("is no JSON from byte"));
   write("c.json", "[{\"file_name\": \"5.jpg\"}]");
-  EXPECT_THAT(refused("c.json"), HasSubstr("no COCO annotations"));
+  EXPECT_THAT(refused("c.json"), HasSubstr("is one list, as LLaVA's rows are"));
+  write("e.json", "{\"rows\": []}");
+  EXPECT_THAT(refused("e.json"), HasSubstr("no COCO annotations"));
   write("d.json", R"({"images": [{"file_name": "5.jpg"}], "annotations": [{"caption": "x"}]})");
   EXPECT_THAT(refused("d.json"), HasSubstr("no annotation with a bbox"));
+}
+
+TEST_F(InitTest, KnowsTheFilesOfOtherTools) {
+  write("hf/README.md");
+  write("hf/data/train-0.parquet");
+  EXPECT_THAT(refused("hf"), HasSubstr("such as data/train-0.parquet: it is Parquet, which holds "
+                                       "rows and is not read: convert it"));
+  write("unnamed", "PAR1\x15");
+  EXPECT_THAT(refused("unnamed"), HasSubstr("unnamed is Parquet, which"));
+  write("set/x.h5");
+  EXPECT_THAT(refused("set/x.h5"), HasSubstr("x.h5 is HDF5, which"));
+  write("mds/index.json", R"({"version": 2, "shards": []})");
+  write("mds/shard.00000.mds");
+  EXPECT_THAT(refused("mds"), HasSubstr("an index.json of MosaicML's streaming"));
+  EXPECT_THAT(refused("mds/index.json"), HasSubstr("lists the shards of MosaicML's streaming"));
 }
 
 TEST_F(InitTest, SaysWhatIsWrongWithAPath) {
