@@ -121,8 +121,10 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
              .positions = ended_positions_,
              .ended_jobs = ended_jobs_.size(),
              .ended_positions = ended_positions_.size(),
+             .ended_users = {},
              .changed = {},
              .moved = {}};
+  for (const StoredJob& ended : ended_jobs_) due.ended_users.insert(ended.key.uid);
   const auto clock = deps_.clock.now();
   for (const auto& [key, job] : jobs_) {
     if (job->is_private) continue;
@@ -167,6 +169,26 @@ void Sessions::leave_out_unwritable(std::vector<StoredJob>& records) {
   });
 }
 
+Status Sessions::forget_ended_beyond_share(const Unkept& kept) {
+  std::set<JobKey> running = {};
+  {
+    MutexLock lock(mutex_);
+    running = expected_;
+    for (const auto& [key, job] : jobs_) running.insert(key);
+  }
+  for (const uid_t uid : kept.ended_users) {
+    if (deps_.catalogue.trusted().contains(uid)) continue;
+    SPDLD_ASSIGN(const std::size_t forgotten,
+                 deps_.store.forget_ended(uid, deps_.jobs_per_user, running));
+    if (forgotten > 0)
+      spdlog::debug(
+          "user {} has had more jobs than limits.jobs allows: {} that ended first are "
+          "forgotten",
+          uid, forgotten);
+  }
+  return {};
+}
+
 Status Sessions::forget_old(std::uint64_t now) {
   {
     MutexLock lock(mutex_);
@@ -208,6 +230,7 @@ void Sessions::keep() {
     leave_out_unwritable(due.records);
     written = deps_.store.put_jobs(due.records, due.positions);
   }
+  if (written.ok()) written = forget_ended_beyond_share(due);
   if (written.ok()) written = forget_old(now);
 
   MutexLock lock(mutex_);

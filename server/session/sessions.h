@@ -349,6 +349,7 @@ class Sessions final : public delivery::DataService {
     std::vector<StoredPosition> positions;
     std::size_t ended_jobs = 0;  // so many of the first ones are of jobs that have ended
     std::size_t ended_positions = 0;
+    std::set<uid_t> ended_users;   // whose jobs have ended
     std::vector<Changed> changed;  // whose records are among the others
     struct Moved {
       JobPtr job;
@@ -359,6 +360,8 @@ class Sessions final : public delivery::DataService {
   Unkept unkept(std::uint64_t now) SPDLD_EXCLUDES(mutex_);
   // One record that no text can be made of must not keep the others from the disk.
   void leave_out_unwritable(std::vector<StoredJob>& records) SPDLD_REQUIRES(records_);
+  // A user's ended jobs are known as long as they are among the last that limits.jobs allows.
+  Status forget_ended_beyond_share(const Unkept& kept) SPDLD_EXCLUDES(mutex_);
   Status forget_old(std::uint64_t now) SPDLD_EXCLUDES(mutex_);  // every hour
   Status forget_listings() SPDLD_EXCLUDES(mutex_);
   // With its ledger at another place, if it is sent there. What the same job left when it ended is

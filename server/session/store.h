@@ -194,6 +194,9 @@ class Store {
   Result<std::vector<JobKey>> jobs_named(const std::string& job);
   // All that is known of undeclared jobs that were kept last before `unix_ms`.
   Status forget_before(std::uint64_t unix_ms);
+  // All that is known of this user's jobs that have ended and are not declared, but for the `most`
+  // that ended last and those that run, which count as well. How many these were.
+  Result<std::size_t> forget_ended(uid_t uid, std::size_t most, const std::set<JobKey>& running);
   // Items that were replaced in a job: they count against its budget for good.
   Status add_replaced(const JobKey& key, std::uint64_t item);
   Result<std::set<std::uint64_t>> replaced(const JobKey& key);
@@ -239,6 +242,7 @@ class Store {
       SPDLD_REQUIRES(mutex_);
   Status write_job(const StoredJob& job) SPDLD_REQUIRES(mutex_);
   Status write_end(const StoredJob& job) SPDLD_REQUIRES(mutex_);  // and what failed in it
+  Status delete_job(const JobKey& key) SPDLD_REQUIRES(mutex_);    // with all that is known of it
   Status write_position(const StoredPosition& position) SPDLD_REQUIRES(mutex_);
 
   const std::string state_dir_;

@@ -55,16 +55,44 @@ Status Store::put_new_job(const StoredJob& job) {
 Status Store::remove_job(const JobKey& key) {
   MutexLock lock(mutex_);
   SPDLD_TRY(begin());
-  Status removed;
+  return finish(delete_job(key));
+}
+
+Status Store::delete_job(const JobKey& key) {
   for (const char* sql : {"DELETE FROM jobs WHERE uid = ? AND job = ? AND pipeline = ?",
                           "DELETE FROM positions WHERE uid = ? AND job = ? AND pipeline = ?",
                           "DELETE FROM replaced WHERE uid = ? AND job = ? AND pipeline = ?",
                           "DELETE FROM ended WHERE uid = ? AND job = ? AND pipeline = ?",
                           "DELETE FROM failures WHERE uid = ? AND job = ? AND pipeline = ?"}) {
     Statement statement(db_, sql);
-    if (removed.ok() && statement.bind(key).step() != SQLITE_DONE) removed = failure("written");
+    if (statement.bind(key).step() != SQLITE_DONE) return failure("written");
   }
-  return finish(std::move(removed));
+  return {};
+}
+
+Result<std::size_t> Store::forget_ended(uid_t uid, std::size_t most,
+                                        const std::set<JobKey>& running) {
+  MutexLock lock(mutex_);
+  std::vector<JobKey> old;
+  {
+    Statement statement(db_,
+                        "SELECT uid, job, pipeline FROM ended JOIN jobs USING (uid, job, pipeline) "
+                        "WHERE uid = ? AND declared = 0 ORDER BY ended_unix_ms DESC LIMIT -1 "
+                        "OFFSET ?");
+    statement.bind(std::int64_t{uid}).bind(static_cast<std::int64_t>(most));
+    int state = statement.step();
+    for (; state == SQLITE_ROW; state = statement.step()) old.push_back(statement.key());
+    if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
+  }
+  std::erase_if(old, [&](const JobKey& key) { return running.contains(key); });
+  if (old.empty()) return 0;
+  SPDLD_TRY(begin());
+  const auto write = [&]() SPDLD_REQUIRES(mutex_) -> Status {
+    for (const JobKey& key : old) SPDLD_TRY(delete_job(key));
+    return {};
+  };
+  SPDLD_TRY(finish(write()));
+  return old.size();
 }
 
 Result<std::optional<StoredJob>> Store::job(const JobKey& key) {

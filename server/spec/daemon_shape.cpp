@@ -210,8 +210,8 @@ Key limits_key() {
            .default_value = 256},
           {.name = "jobs",
            .doc =
-               "jobs that are declared or running; root, access.admins and the daemon's own user "
-               "are not bound",
+               "jobs that are declared or running, and jobs that have ended and are still known; "
+               "root, access.admins and the daemon's own user are not bound",
            .shape = int_shape(1, 65536),
            .default_value = 1024},
           {.name = "unattached",

@@ -214,6 +214,29 @@ TEST_F(SharesTest, RefusesJobsBeyondWhatOneUserMayHave) {
   EXPECT_TRUE(create_for(kOther, "b"));
 }
 
+TEST_F(SharesTest, ForgetsJobsThatEndedFirstBeyondWhatOneUserMayHave) {
+  for (const char* job : {"a", "b", "c", "d"}) {
+    const Rank rank = attach_for(kOther, job);
+    rank.attached();
+    hang_up(rank);
+    sessions_->keep();
+  }
+  const auto known = [&](uid_t uid) {
+    const auto ended = store_->ended_jobs(uid);
+    std::string names;
+    for (const StoredEnd& end : *ended) names += end.view.job;
+    return names;
+  };
+  EXPECT_EQ(known(kOther), "dc");
+  for (const char* job : {"a", "b", "c"}) {
+    const Rank rank = attach_for(self_.uid, job);
+    rank.attached();
+    hang_up(rank);
+  }
+  sessions_->keep();
+  EXPECT_EQ(known(self_.uid).size(), 3U) << "trusted users are not bound";
+}
+
 TEST_F(SharesTest, LetsRanksBackToTheJobThatTheyHadWhenTheDaemonDied) {
   ASSERT_TRUE(create_for(kOther, "a"));
   attach_for(kOther, "run").batch();

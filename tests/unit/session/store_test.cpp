@@ -166,6 +166,25 @@ TEST_F(StoreTest, ForgetsEndsAndFailuresWithTheirJob) {
   }
 }
 
+TEST_F(StoreTest, ForgetsWhatAUserHasEndedBeyondTheShareOldestFirst) {
+  std::vector<StoredJob> jobs;
+  for (std::uint64_t i = 0; i < 6; ++i)
+    jobs.push_back(ended_job(7, std::string(1, static_cast<char>('a' + i)), 10 + i));
+  jobs[1].declared = true;
+  jobs.push_back(ended_job(8, "a", 1));
+  const auto store = open();
+  ASSERT_TRUE(store->put_jobs(jobs).ok());
+  EXPECT_EQ(*store->forget_ended(7, 2, {jobs[2].key}), 2U);
+  const auto ended = store->ended_jobs(7);
+  std::string left;
+  for (const StoredEnd& end : *ended) left += end.view.job;
+  EXPECT_EQ(left, "fecb") << "'c' runs again, and 'b' is declared";
+  EXPECT_FALSE(*store->job(jobs[0].key));
+  EXPECT_TRUE(*store->job(jobs[2].key));
+  EXPECT_EQ(store->ended_jobs(8)->size(), 1U);
+  EXPECT_EQ(*store->forget_ended(7, 2, {jobs[2].key}), 0U);
+}
+
 TEST_F(StoreTest, RefusesWhatIsNotUtf8) {
   StoredPipeline pipeline{.id = "train", .version = 1, .owner = 0, .request = {}};
   pipeline.request.env = {{"NAME", "\xff"}};
