@@ -121,7 +121,7 @@ Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sess
 
 Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users) {
   Table table({">UID", ">CONNECTIONS", ">WAITING", ">CONTROL", ">CALLS", ">LISTINGS", ">PIPELINES",
-               ">JOBS", ">ARENAS", ">FILES", ">UNATTACHED", ">UNREAD", ">CPU"});
+               ">LISTED", ">JOBS", ">ARENAS", ">FILES", ">UNATTACHED", ">UNREAD", ">CPU"});
   const auto show = [](const v1::Use& use, std::string (*text)(std::uint64_t)) {
     return use.has_limit() ? text(use.used()) + "/" + text(use.limit()) : text(use.used());
   };
@@ -130,9 +130,9 @@ Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users) {
   for (const v1::User& user : users) {
     table.add({number(user.uid()), count(user.connections()), count(user.attaches()),
                count(user.control_connections()), count(user.long_calls()), count(user.listings()),
-               count(user.pipelines()), count(user.jobs()), bytes(user.arena_bytes()),
-               bytes(user.file_bytes()), bytes(user.unattached_bytes()), bytes(user.unread_bytes()),
-               show_seconds(user.cpu_s())});
+               count(user.pipelines()), bytes(user.listing_bytes()), count(user.jobs()),
+               bytes(user.arena_bytes()), bytes(user.file_bytes()), bytes(user.unattached_bytes()),
+               bytes(user.unread_bytes()), show_seconds(user.cpu_s())});
   }
   return table;
 }

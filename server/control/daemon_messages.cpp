@@ -116,6 +116,7 @@ void fill(v1::User* message, const session::UserView& view) {
   fill_in(message->mutable_unattached_bytes(), view.unattached_bytes);
   fill_in(message->mutable_unread_bytes(), view.unread_bytes);
   fill_in(message->mutable_file_bytes(), view.file_bytes);
+  fill_in(message->mutable_listing_bytes(), view.listing_bytes);
   fill_in(message->mutable_arena_bytes(), view.arena_bytes);
   fill_in(message->mutable_pipelines(), view.pipelines);
   fill_in(message->mutable_jobs(), view.jobs);

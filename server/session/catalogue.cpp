@@ -60,8 +60,9 @@ bool same_classes(const SourceSpec& source, const spec::PipelineSpec& other) {
 }
 
 Result<std::shared_ptr<const source::Lengths>> lengths_of(const source::Source& source,
-                                                          const spec::PipelineSpec& spec) {
-  auto lengths = source::Lengths::read(source, spec.shuffle.bucket->by);
+                                                          const spec::PipelineSpec& spec,
+                                                          ListingMemory::SharePtr memory) {
+  auto lengths = source::Lengths::read(source, spec.shuffle.bucket->by, std::move(memory));
   if (!lengths)
     return tl::unexpected<Status>(
         lengths.error().with_context(spec.lengths_where.text() + ": shuffle.global.bucket.by"));
@@ -155,6 +156,7 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(
   options.retry = spec.on_error.io;
   options.fail_on_bad_rows = spec.on_error.decode == spec::ErrorPolicy::OnDecode::kFail;
   options.buffers = options_.buffers;
+  options.memory = options_.memory;
   const ClassesSpec* const classes = source::classes_of(spec.source);
   if (varied != nullptr && same_classes(spec.source, varied->plan->spec)) {
     // Classes that do not come from the files are those that were applied.
@@ -239,7 +241,8 @@ Result<PipelinePtr> Catalogue::assemble(const PipelineOwner& owner, const ApplyR
   if (spec.shuffle.bucket) {
     pipeline->request.bucket_run = spec.shuffle.bucket->run;
     if (lengths == nullptr) {
-      SPDLD_ASSIGN(lengths, lengths_of(*source, spec));
+      SPDLD_ASSIGN(lengths,
+                   lengths_of(*source, spec, options_.memory->share(pipeline->reader.uid)));
     }
     pipeline->lengths = std::move(lengths);
   }

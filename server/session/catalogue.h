@@ -90,6 +90,9 @@ struct CatalogueOptions {
   int listings_per_user = 4;                                                   // at once
   std::size_t pipelines_per_user = 256;             // applied; not of trusted users
   std::shared_ptr<BufferMemory> buffers = nullptr;  // of files that are read; null: unbounded
+  // Of what the items of datasets take.
+  std::shared_ptr<ListingMemory> memory =
+      std::make_shared<ListingMemory>(std::uint64_t{1} << 60, TrustedUsers());
   // Tells what media files hold; outlives the catalogue. Null: clips of them are refused.
   const source::MediaProber* prober = nullptr;
   Reaper* reaper = nullptr;  // for sources that nobody has any more; it outlives them all
@@ -193,6 +196,7 @@ class Catalogue {
   // Datasets that are listed now, by user.
   const UserPermits& listings() const { return listings_; }
   const BufferMemory* buffers() const { return options_.buffers.get(); }  // null: unbounded
+  const ListingMemory& listing_memory() const { return *options_.memory; }
   // For a run of it; null if it is to have none.
   Result<std::shared_ptr<engine::SampleCache>> open_cache(const PipelineVersion& pipeline) const;
   const Registry& registry() const { return registry_; }

@@ -129,6 +129,8 @@ std::vector<UserView> SessionService::users(const Caller& caller, const std::set
   if (const BufferMemory* const buffers = catalogue_.buffers()) {
     for (const auto& [uid, bytes] : buffers->used()) users[uid].file_bytes.used = bytes;
   }
+  for (const auto& [uid, bytes] : catalogue_.listing_memory().used())
+    users[uid].listing_bytes.used = bytes;
   for (const auto& [uid, applied] : catalogue_.applied_by_users())
     users[uid].pipelines.used = applied;
   const SessionsDeps& deps = sessions_.deps();
@@ -142,6 +144,7 @@ std::vector<UserView> SessionService::users(const Caller& caller, const std::set
     user.arena_bytes.limit = deps.budget.share_bytes(uid);
     if (const BufferMemory* const buffers = catalogue_.buffers())
       user.file_bytes.limit = buffers->limit();
+    user.listing_bytes.limit = catalogue_.listing_memory().limit(uid);
     user.listings.limit = static_cast<std::uint64_t>(catalogue_.listings().most_per_user());
     if (!catalogue_.trusted().contains(uid)) {
       user.pipelines.limit = catalogue_.pipelines_per_user();

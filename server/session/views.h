@@ -420,7 +420,8 @@ struct UserView {
   Use attaches = {};  // that wait for others
   Use unattached_bytes = {};
   Use unread_bytes = {};
-  Use file_bytes = {};  // read and not yet processed
+  Use file_bytes = {};     // read and not yet processed
+  Use listing_bytes = {};  // what the items of its datasets take in memory
   Use arena_bytes = {};
   Use pipelines = {};
   Use jobs = {};

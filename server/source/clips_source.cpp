@@ -38,6 +38,7 @@ std::string own_value(const ClipsSpec& spec) {
 
 // The data of an applied source, which all of its readers share.
 struct ClipData {
+  ListingMemory::SharePtr memory;  // that the clips and their index count in
   ClipFiles clips;
   std::shared_ptr<IndexedMedia> indexed;  // clips.index
   std::string media;                      // the index's name; empty: it is not kept
@@ -226,6 +227,9 @@ class ClipsOpener {
     ClipFaults faults(*from_);
     SPDLD_ASSIGN(data->clips, cut_clips(spec_, *from_, data->part, std::move(index.index),
                                         {options_.max_items, options_.max_file_bytes}, faults));
+    data->memory = options_.share();
+    SPDLD_TRY(data->memory->resize(data->clips.memory_bytes() + data->clips.index->bytes())
+                  .with_context(key_));
     SPDLD_TRY(judge(data->clips, faults.all(), media.empty()));
     data->indexed = std::make_shared<IndexedMedia>(data->clips.index, *options_.prober);
     SPDLD_TRY(name_fields(*data));

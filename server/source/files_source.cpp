@@ -238,7 +238,8 @@ Result<FilesOpener::ListingPtr> FilesOpener::files(const Root& root, const std::
     exclude.push_back(std::move(each));
   }
   if (options_.kept != nullptr) {
-    const Result<ListingPtr> last = options_.kept->listings().latest(key);
+    const Result<ListingPtr> last = options_.kept->listings().latest(key, options_.share());
+    if (!last && last.error().code() == Code::kResourceExhausted) return last;
     if (last && (*last)->size() <= options_.max_items &&
         is_unchanged(root.fd.get(), **last, options_.listing_threads)) {
       // Another reader may have listed it.
@@ -251,6 +252,7 @@ Result<FilesOpener::ListingPtr> FilesOpener::files(const Root& root, const std::
       warn(last.error().message() + "; the files were listed again");
     }
   }
+  const ListingMemory::SharePtr memory = options_.share();
   SPDLD_ASSIGN(Walk walk, source::walk(root.fd.get(), glob, *access_,
                                        {.root = root.path,
                                         .links = links_,
@@ -258,6 +260,7 @@ Result<FilesOpener::ListingPtr> FilesOpener::files(const Root& root, const std::
                                         .threads = options_.listing_threads,
                                         .max_items = options_.max_items,
                                         .max_directories = options_.max_directories,
+                                        .memory = memory,
                                         .progress =
                                             [this](std::uint64_t seen) {
                                               if (options_.progress) options_.progress(seen, "");
@@ -265,6 +268,8 @@ Result<FilesOpener::ListingPtr> FilesOpener::files(const Root& root, const std::
                                         .stop = options_.stop}));
   for (std::string& warning : walk.warnings) warn(std::move(warning));
   if (walk.listing.size() == 0) return tl::unexpected(empty(spec_, walk));
+  SPDLD_TRY(memory->resize(walk.listing.memory_bytes()).with_context(spec_.root));
+  walk.listing.memory = memory;
   auto listing = std::make_shared<const Listing>(std::move(walk.listing));
   if (options_.kept != nullptr) {
     if (const Status saved = options_.kept->listings().keep(key, listing); !saved.ok()) {
@@ -286,12 +291,14 @@ Result<FilesDatasetPtr> FilesOpener::list(const Root& root,
   } else if (labelled()) {
     SPDLD_ASSIGN(classes, class_names(spec_.classes, *listing, options_.classes, *access_));
   }
+  ListingMemory::SharePtr memory = options_.share();
+  SPDLD_TRY(memory->resize(memory_bytes(classes)).with_context("the classes of " + spec_.root));
   if (options_.kept == nullptr)
-    return std::make_shared<const FilesDataset>(
-        FilesDataset{.listing = std::move(listing), .classes = std::move(classes)});
+    return std::make_shared<const FilesDataset>(FilesDataset{
+        .listing = std::move(listing), .classes = std::move(classes), .memory = std::move(memory)});
   Status saved;
-  FilesDatasetPtr dataset =
-      options_.kept->listings().add(key, std::move(listing), std::move(classes), labelled(), saved);
+  FilesDatasetPtr dataset = options_.kept->listings().add(
+      key, std::move(listing), std::move(classes), labelled(), std::move(memory), saved);
   if (!saved.ok())
     warn("the classes of " + spec_.root +
          " were not kept and will be read again after a restart: " + saved.message());
@@ -300,7 +307,9 @@ Result<FilesDatasetPtr> FilesOpener::list(const Root& root,
 
 // What is lost is listed again, which is good if it comes to the same.
 Result<FilesDatasetPtr> FilesOpener::reopen(const Result<Root>& root) {
-  Result<FilesDatasetPtr> kept = options_.kept->listings().open(options_.dataset);
+  Result<FilesDatasetPtr> kept =
+      options_.kept->listings().open(options_.dataset, *options_.memory, options_.reader.uid);
+  if (!kept && kept.error().code() == Code::kResourceExhausted) return kept;
   if (kept) {
     SPDLD_TRY(check_reader(root, *(*kept)->listing, *access_, links_, options_.listing_threads));
     return kept;

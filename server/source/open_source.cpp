@@ -66,6 +66,7 @@ struct PlaceName {
 };
 
 Result<std::unique_ptr<Source>> open_items(const SourceSpec& spec, SourceOptions options) {
+  ListingMemory::SharePtr memory = options.share();
   SPDLD_ASSIGN(std::unique_ptr<Source> source, std::visit(Open{options}, spec.items));
   if (!spec.select) return source;
   UnknownNames unknown{.way_out = std::visit(PartHint(), spec.items)};
@@ -73,7 +74,7 @@ Result<std::unique_ptr<Source>> open_items(const SourceSpec& spec, SourceOptions
     unknown.later = "duration";
     unknown.later_way_out = "write min_seconds and max_seconds in source.windows";
   }
-  return select_from(std::move(source), *spec.select, std::move(unknown));
+  return select_from(std::move(source), *spec.select, std::move(unknown), std::move(memory));
 }
 
 }  // namespace

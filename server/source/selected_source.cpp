@@ -25,8 +25,12 @@ std::string digest_of(const std::string& listing, const std::vector<std::uint64_
 // A source of which some items are left out. Owns the source that it selects from.
 class SelectedSource final : public Source {
  public:
-  SelectedSource(std::unique_ptr<Source> from, RowsPtr rows, std::string digest)
-      : from_(std::move(from)), rows_(std::move(rows)), digest_(std::move(digest)) {}
+  SelectedSource(std::unique_ptr<Source> from, RowsPtr rows, ListingMemory::SharePtr memory,
+                 std::string digest)
+      : from_(std::move(from)),
+        memory_(std::move(memory)),
+        rows_(std::move(rows)),
+        digest_(std::move(digest)) {}
 
   std::uint64_t size() const override { return rows_->size(); }
   const std::string& listing_digest() const override { return digest_; }
@@ -46,7 +50,7 @@ class SelectedSource final : public Source {
   Result<std::unique_ptr<Source>> read_by(const Credentials& reader) const override {
     SPDLD_ASSIGN(std::unique_ptr<Source> from, from_->read_by(reader));
     if (from == nullptr) return from;
-    return std::make_unique<SelectedSource>(std::move(from), rows_, digest_);
+    return std::make_unique<SelectedSource>(std::move(from), rows_, memory_, digest_);
   }
   std::uint64_t split_hash(std::uint64_t item) const override {
     return from_->split_hash(row(item));
@@ -79,6 +83,7 @@ class SelectedSource final : public Source {
   }
 
   const std::unique_ptr<Source> from_;
+  const ListingMemory::SharePtr memory_;  // that the rows count in
   const RowsPtr rows_;
   const std::string digest_;
 };
@@ -99,10 +104,22 @@ Columns values_of(const Source& source) {
   return std::move(builder).finish();
 }
 
+// That selecting takes for each item at least: its number, and what a condition may ask of it.
+std::uint64_t least_bytes(const Source& source, const SelectSpec& select) {
+  std::uint64_t bytes = sizeof(std::uint64_t);
+  for (const SourceField& field : source.fields()) {
+    if (field.kind == SourceField::Kind::kValue && !select.where.empty())
+      bytes += sizeof(std::uint64_t);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Source>> select_from(std::unique_ptr<Source> from, const SelectSpec& select,
-                                            UnknownNames unknown) {
+                                            UnknownNames unknown, ListingMemory::SharePtr memory) {
+  SPDLD_TRY(
+      memory->resize(from->size() * least_bytes(*from, select)).with_context("source.select"));
   const Columns columns = select.where.empty() ? Columns() : values_of(*from);
   ClassNames classes{.names = from->classes()};
   for (const SourceField& field : from->fields()) {
@@ -116,10 +133,12 @@ Result<std::unique_ptr<Source>> select_from(std::unique_ptr<Source> from, const 
                            .split_hash = [&](std::uint64_t item) { return from->split_hash(item); },
                            .classes = std::move(classes),
                            .unknown = std::move(unknown)}));
+  rows.shrink_to_fit();
+  SPDLD_TRY(memory->resize(rows.size() * sizeof rows[0]).with_context("source.select"));
   std::string digest = digest_of(from->listing_digest(), rows);
   return std::make_unique<SelectedSource>(
       std::move(from), std::make_shared<const std::vector<std::uint64_t>>(std::move(rows)),
-      std::move(digest));
+      std::move(memory), std::move(digest));
 }
 
 }  // namespace spdld::source

@@ -21,6 +21,7 @@
 #include "source/item/suffixes.h"
 #include "source/kept/dataset_id.h"
 #include "source/kept/kept_datasets.h"
+#include "source/listing/classes.h"
 
 namespace spdld::source {
 namespace {
@@ -208,9 +209,10 @@ class TableOpener {
   Result<TableDatasetPtr> read() {
     SPDLD_ASSIGN(const Access::Opened file, access_->open(file_.path, kTableFlags, "cannot read"));
     const ItemStamp before = stamp_of(file.info);
+    const ListingMemory::SharePtr memory = options_.share();
     Result<ItemRows> rows =
         file_.read(read_descriptor(file.fd.get(), file_.path, file_.max_bytes, options_.stop),
-                   *access_, options_);
+                   *access_, options_, memory);
     struct stat after {};
     if (::fstat(file.fd.get(), &after) == 0 && stamp_of(after) != before)
       return error(Code::kUnavailable,
@@ -221,16 +223,18 @@ class TableOpener {
       return error(Code::kResourceExhausted,
                    file_.path + " has " + std::to_string(count) + " rows, more than the " +
                        std::to_string(options_.max_items) + " that a dataset may have");
+    SPDLD_TRY(memory->resize(rows->columns.memory_bytes() + memory_bytes(rows->classes))
+                  .with_context(file_.path));
     if (options_.progress) options_.progress(count, "");
     KeptColumns kept{.columns = std::move(rows->columns),
                      .category_ids = std::move(rows->category_ids),
                      .file = before};
     if (options_.kept == nullptr)
-      return std::make_shared<const TableDataset>(
-          TableDataset{.table = std::move(kept), .classes = std::move(rows->classes)});
+      return std::make_shared<const TableDataset>(TableDataset{
+          .table = std::move(kept), .classes = std::move(rows->classes), .memory = memory});
     Status saved;
-    TableDatasetPtr dataset =
-        options_.kept->tables().add(file_.key, std::move(kept), std::move(rows->classes), saved);
+    TableDatasetPtr dataset = options_.kept->tables().add(file_.key, std::move(kept),
+                                                          std::move(rows->classes), memory, saved);
     if (!saved.ok() && options_.warnings != nullptr)
       options_.warnings->push_back(
           "what was read of " + file_.path +
@@ -245,8 +249,8 @@ class TableOpener {
         access_->open(AT_FDCWD, file_.path, Access::Links::kFollow, kTableFlags, file);
     if (!Access::is_open_or_gone(denial))
       return tl::unexpected(Access::status(denial, "cannot read", file_.path));
-    Result<TableDatasetPtr> kept = options_.kept->tables().open(options_.dataset);
-    if (kept) return kept;
+    Result<TableDatasetPtr> kept = options_.kept->tables().open(options_.dataset, options_.share());
+    if (kept || kept.error().code() == Code::kResourceExhausted) return kept;
     const std::string why = "what was applied cannot be opened: " + kept.error().message();
     const std::string way_out =
         "; bring that file back, or apply the pipeline again and start its jobs anew";

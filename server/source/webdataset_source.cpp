@@ -322,14 +322,19 @@ class ShardsOpener {
       options.progress = [this](const TarIndexProgress& so_far) { report(so_far); };
     SPDLD_ASSIGN(OpenedTarIndex opened, open_tar_index(spec_, *access_, options));
     tell_skipped(opened.index->skipped());
+    const ListingMemory::SharePtr memory = options_.share();
+    SPDLD_TRY(memory->resize(opened.index->memory_bytes())
+                  .with_context("the index of " + spec_.shards.front()));
     if (options_.kept != nullptr)
-      return options_.kept->tar_indexes().add(opened.name, std::move(opened.index));
-    return std::make_shared<const ShardsDataset>(ShardsDataset{.index = std::move(opened.index)});
+      return options_.kept->tar_indexes().add(opened.name, std::move(opened.index), memory);
+    return std::make_shared<const ShardsDataset>(
+        ShardsDataset{.index = std::move(opened.index), .memory = memory});
   }
 
   Result<ShardsDatasetPtr> reopen() {
     const Result<ShardsDatasetPtr> kept =
-        options_.kept->tar_indexes().open(options_.dataset, spec_);
+        options_.kept->tar_indexes().open(options_.dataset, spec_, options_.share());
+    if (!kept && kept.error().code() == Code::kResourceExhausted) return kept;
     if (kept) {
       SPDLD_TRY(check_reader(*(*kept)->index, *access_));
       return kept;

@@ -236,6 +236,7 @@ LimitsConfig read_limits(const Json& value) {
   limits.unread_bytes = value.at("unread").get<std::uint64_t>();
   limits.file_bytes = value.at("files").get<std::uint64_t>();
   limits.arena = read_bound(value.at("arena"));
+  limits.listing_memory = read_bound(value.at("listing_memory"));
   limits.max_pixels = value.at("max_pixels").get<std::int64_t>();
   if (const auto given = value.find("row_memory"); given != value.end())
     limits.row_memory = read_bound(*given);

@@ -79,6 +79,8 @@ struct LimitsConfig {
   std::int64_t max_pixels = 500'000'000;  // of decode_image.max_pixels
   // Of one row while it is made; none: twice executor.decode_memory.
   std::optional<MemoryBound> row_memory;
+  // What the items of its datasets take, and a quarter of what those of all users may take.
+  MemoryBound listing_memory{.fraction = 0.10};
   // Of arena.budget: all its arenas together. Binds neither admins nor the daemon's own user.
   MemoryBound arena{.fraction = 0.75};
 };

@@ -180,6 +180,7 @@ Key limits_key() {
   Shape connections = any_of({choice_shape({"auto"}), int_shape(1, 65536)});
   connections.expected = "auto or an integer from 1 to 65536";
   Shape arena = size_or_share(bytes_shape(), "8GiB", "75%");
+  Shape listing_memory = size_or_share(bytes_shape(), "4GiB", "10%");
   Shape row_memory = size_or_share(bytes_shape(), "8GiB", "20%");
   row_memory.expected = "null or " + row_memory.expected;
   return section(
@@ -208,6 +209,13 @@ Key limits_key() {
                "access.admins and the daemon's own user are not bound",
            .shape = int_shape(1, 65536),
            .default_value = 256},
+          {.name = "listing_memory",
+           .doc = "memory of what the daemon knows of the items of the user's datasets: names, "
+                  "values, indexes, lengths; a size, or a share of what the machine or the cgroup "
+                  "has; all users together may take four times as much; root, access.admins and "
+                  "the daemon's own user are bound by that alone",
+           .shape = std::move(listing_memory),
+           .default_value = "10%"},
           {.name = "jobs",
            .doc =
                "jobs that are declared or running, and jobs that have ended and are still known; "

@@ -291,6 +291,12 @@ void Cutter::finish() {
 
 }  // namespace
 
+std::uint64_t ClipFiles::memory_bytes() const {
+  return files.capacity() * sizeof files[0] + sounds.capacity() * sizeof sounds[0] +
+         (first.capacity() + starts.capacity()) * sizeof first[0] +
+         missed.capacity() * sizeof missed[0];
+}
+
 std::size_t ClipFiles::file_of(std::uint64_t item) const {
   SPDLD_CHECK(item < size());
   return static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), item) -

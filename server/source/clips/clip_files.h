@@ -68,6 +68,7 @@ struct ClipFiles {
   std::string values_digest;
 
   std::uint64_t size() const { return first.back(); }
+  std::uint64_t memory_bytes() const;  // but for the index
   // The number of the file that has the item.
   std::size_t file_of(std::uint64_t item) const;
   // Where clip `k` of a file begins, in frames or samples.

@@ -5,7 +5,10 @@
 
 namespace spdld::source {
 
-SourceOptions::SourceOptions(IoPool& pool) : io(pool), reader(Access::trusted()) {}
+SourceOptions::SourceOptions(IoPool& pool)
+    : io(pool),
+      reader(Access::trusted()),
+      memory(std::make_shared<ListingMemory>(std::uint64_t{1} << 60, TrustedUsers())) {}
 SourceOptions::SourceOptions(SourceOptions&&) noexcept = default;
 SourceOptions::~SourceOptions() = default;
 
@@ -21,6 +24,7 @@ SourceOptions SourceOptions::for_another() const {
   other.retry_pause = retry_pause;
   other.max_file_bytes = max_file_bytes;
   other.buffers = buffers;
+  other.memory = memory;
   other.max_items = max_items;
   other.max_directories = max_directories;
   other.listing_threads = listing_threads;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/memory/buffer_memory.h"
+#include "base/users/listing_memory.h"
 #include "op/order_spec.h"
 #include "source/file/access.h"
 #include "source/file/io_pool.h"
@@ -27,6 +28,7 @@ struct SourceOptions {
   ~SourceOptions();
   // The same but for `disk`.
   SourceOptions for_another() const;
+  ListingMemory::SharePtr share() const { return memory->share(reader.uid); }
 
   IoPool& io;                    // outlives the source
   KeptDatasets* kept = nullptr;  // outlives the call; null: nothing is kept
@@ -43,6 +45,7 @@ struct SourceOptions {
   std::chrono::nanoseconds retry_pause = std::chrono::milliseconds(50);  // the first; then doubled
   std::uint64_t max_file_bytes = std::uint64_t{1} << 30;
   std::shared_ptr<BufferMemory> buffers;  // where bytes count that are brought; null: nowhere
+  std::shared_ptr<ListingMemory> memory;  // where what the items take counts for the reader
   std::uint64_t max_items = std::uint64_t{1} << 32;
   // Some hundred bytes each while they are listed, whether anything in them matches or not.
   std::uint64_t max_directories = std::uint64_t{1} << 22;

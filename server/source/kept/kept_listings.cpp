@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "source/listing/classes.h"
 #include "source/listing/listing_file.h"
 
 namespace spdld::source {
@@ -22,7 +23,8 @@ std::string KeptListings::path(const std::string& name) const {
   return directory_ + "/" + name + std::string(kListing);
 }
 
-Result<std::shared_ptr<const Listing>> KeptListings::latest(const std::string& key) {
+Result<std::shared_ptr<const Listing>> KeptListings::latest(const std::string& key,
+                                                            ListingMemory::SharePtr memory) {
   const std::string prefix = listed_id(key, "");
   std::optional<fs::path> newest;
   fs::file_time_type written;
@@ -43,6 +45,8 @@ Result<std::shared_ptr<const Listing>> KeptListings::latest(const std::string& k
   const std::string name = newest->stem().string();
   if (auto known = listings_.find(name)) return known;
   SPDLD_ASSIGN(Listing listing, ListingFile::load(key, newest->string()));
+  SPDLD_TRY(memory->resize(listing.memory_bytes()).with_context(newest->string()));
+  listing.memory = std::move(memory);
   return listings_.share(name, std::make_shared<const Listing>(std::move(listing)));
 }
 
@@ -54,15 +58,19 @@ Status KeptListings::keep(const std::string& key, const std::shared_ptr<const Li
 }
 
 FilesDatasetPtr KeptListings::add(const std::string& key, std::shared_ptr<const Listing> listing,
-                                  std::vector<std::string> classes, bool labelled, Status& kept) {
+                                  std::vector<std::string> classes, bool labelled,
+                                  ListingMemory::SharePtr memory, Status& kept) {
   std::string id = listed_id(key, listing->digest());
   if (labelled) kept = classes_.keep(classes, id);
   return datasets_.put(
-      id, std::make_shared<const FilesDataset>(FilesDataset{
-              .id = id, .listing = std::move(listing), .classes = std::move(classes)}));
+      id, std::make_shared<const FilesDataset>(FilesDataset{.id = id,
+                                                            .listing = std::move(listing),
+                                                            .classes = std::move(classes),
+                                                            .memory = std::move(memory)}));
 }
 
-Result<FilesDatasetPtr> KeptListings::open(const std::string& id) {
+Result<FilesDatasetPtr> KeptListings::open(const std::string& id, ListingMemory& memory,
+                                           uid_t uid) {
   const auto parts = parse_listed_id(id);
   if (!parts) return error(Code::kDataLoss, "'" + id + "' names no listing");
   if (FilesDatasetPtr known = datasets_.find(id)) return known;
@@ -72,10 +80,14 @@ Result<FilesDatasetPtr> KeptListings::open(const std::string& id) {
     SPDLD_ASSIGN(Listing listing, ListingFile::load(file));
     if (listing.digest() != parts->data_digest)
       return error(Code::kDataLoss, file + " holds another listing than its name says");
+    listing.memory = memory.share(uid);
+    SPDLD_TRY(listing.memory->resize(listing.memory_bytes()).with_context(file));
     dataset.listing =
         listings_.share(parts->data, std::make_shared<const Listing>(std::move(listing)));
   }
   SPDLD_ASSIGN(dataset.classes, classes_.load(*parts));
+  dataset.memory = memory.share(uid);
+  SPDLD_TRY(dataset.memory->resize(memory_bytes(dataset.classes)).with_context("its classes"));
   return datasets_.put(id, std::make_shared<const FilesDataset>(std::move(dataset)));
 }
 

@@ -19,6 +19,7 @@ struct FilesDataset {
   std::string id = {};  // names it to KeptListings::open(); empty: it is not kept
   std::shared_ptr<const Listing> listing = nullptr;
   std::vector<std::string> classes = {};
+  ListingMemory::SharePtr memory = nullptr;  // that the classes count in
 };
 using FilesDatasetPtr = std::shared_ptr<const FilesDataset>;
 
@@ -33,17 +34,21 @@ class KeptListings final : public KeptKind {
   KeptListings(const std::string& directory, const KeptClasses& classes)
       : directory_(directory), classes_(classes) {}
 
-  // The listing that was kept last for `key`: kNotFound if there is none.
-  Result<std::shared_ptr<const Listing>> latest(const std::string& key);
+  // The listing that was kept last for `key`: kNotFound if there is none. One that is not open
+  // counts in `memory`: kResourceExhausted if that has no room for it.
+  Result<std::shared_ptr<const Listing>> latest(const std::string& key,
+                                                ListingMemory::SharePtr memory);
   // Keeps it for latest().
   Status keep(const std::string& key, const std::shared_ptr<const Listing>& listing);
   // The dataset of a listing that was kept for `key`, whose items have `classes`, if they are
   // `labelled`. Unless these could be kept as well, which `kept` says, its id is good as long as it
   // is in use.
   FilesDatasetPtr add(const std::string& key, std::shared_ptr<const Listing> listing,
-                      std::vector<std::string> classes, bool labelled, Status& kept);
-  // An error names the file: kNotFound, there is none; kDataLoss, it is damaged.
-  Result<FilesDatasetPtr> open(const std::string& id);
+                      std::vector<std::string> classes, bool labelled,
+                      ListingMemory::SharePtr memory, Status& kept);
+  // What is not open counts in shares of this user. An error names the file: kNotFound, there is
+  // none; kDataLoss, it is damaged; kResourceExhausted, they have no room for it.
+  Result<FilesDatasetPtr> open(const std::string& id, ListingMemory& memory, uid_t uid);
 
   void add_open(std::set<std::string>& ids) override { datasets_.add_names(ids); }
   void add_files(const std::string& id, std::set<std::string>& files) const override;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "source/file/disk.h"
+#include "source/listing/classes.h"
 
 namespace spdld::source {
 namespace {
@@ -18,7 +19,8 @@ std::string KeptTables::path(const std::string& name) const {
 }
 
 TableDatasetPtr KeptTables::add(const std::string& key, KeptColumns table,
-                                std::vector<std::string> classes, Status& kept) {
+                                std::vector<std::string> classes, ListingMemory::SharePtr memory,
+                                Status& kept) {
   std::string id = listed_id(key, table.columns.digest());
   const std::string file = path(id);
   Status with_classes;
@@ -32,11 +34,13 @@ TableDatasetPtr KeptTables::add(const std::string& key, KeptColumns table,
   kept = save_columns(table, file);
   if (kept.ok()) kept = with_classes;
   return datasets_.put(
-      id, std::make_shared<const TableDataset>(
-              TableDataset{.id = id, .table = std::move(table), .classes = std::move(classes)}));
+      id, std::make_shared<const TableDataset>(TableDataset{.id = id,
+                                                            .table = std::move(table),
+                                                            .classes = std::move(classes),
+                                                            .memory = std::move(memory)}));
 }
 
-Result<TableDatasetPtr> KeptTables::open(const std::string& id) {
+Result<TableDatasetPtr> KeptTables::open(const std::string& id, ListingMemory::SharePtr memory) {
   const auto parts = parse_listed_id(id);
   if (!parts) return error(Code::kDataLoss, "'" + id + "' names no table");
   if (TableDatasetPtr known = datasets_.find(id)) return known;
@@ -46,6 +50,9 @@ Result<TableDatasetPtr> KeptTables::open(const std::string& id) {
   if (dataset.table.columns.digest() != parts->data_digest)
     return error(Code::kDataLoss, file + " holds another table than its name says");
   SPDLD_ASSIGN(dataset.classes, classes_.load(*parts));
+  SPDLD_TRY(memory->resize(dataset.table.columns.memory_bytes() + memory_bytes(dataset.classes))
+                .with_context(file));
+  dataset.memory = std::move(memory);
   return datasets_.put(id, std::make_shared<const TableDataset>(std::move(dataset)));
 }
 

@@ -20,6 +20,7 @@ struct TableDataset {
   std::string id = {};  // names it to KeptTables::open(); empty: it is not kept
   KeptColumns table = {};
   std::vector<std::string> classes = {};
+  ListingMemory::SharePtr memory = nullptr;  // that it counts in
 };
 using TableDatasetPtr = std::shared_ptr<const TableDataset>;
 
@@ -37,9 +38,10 @@ class KeptTables final : public KeptKind {
   // The dataset of a table that was read as `key` says, which is kept by this call. Unless that was
   // possible, which `kept` says, its id is good as long as it is in use.
   TableDatasetPtr add(const std::string& key, KeptColumns table, std::vector<std::string> classes,
-                      Status& kept);
-  // An error names the file: kNotFound, there is none; kDataLoss, it is damaged.
-  Result<TableDatasetPtr> open(const std::string& id);
+                      ListingMemory::SharePtr memory, Status& kept);
+  // One that is not open counts in `memory`. An error names the file: kNotFound, there is none;
+  // kDataLoss, it is damaged; kResourceExhausted, the share has no room for it.
+  Result<TableDatasetPtr> open(const std::string& id, ListingMemory::SharePtr memory);
 
   void add_open(std::set<std::string>& ids) override { datasets_.add_names(ids); }
   void add_files(const std::string& id, std::set<std::string>& files) const override;

@@ -24,25 +24,27 @@ bool same_stamps(const TarIndex& a, const TarIndex& b) {
 KeptTarIndexes::KeptTarIndexes(const std::string& directory)
     : directory_(directory + "/" + kBelow) {}
 
-ShardsDatasetPtr KeptTarIndexes::add(const std::string& name,
-                                     std::shared_ptr<const TarIndex> index) {
+ShardsDatasetPtr KeptTarIndexes::add(const std::string& name, std::shared_ptr<const TarIndex> index,
+                                     ListingMemory::SharePtr memory) {
   const std::string id = name.empty() ? std::string() : shards_id(name);
   // One that was made of other files has these files' names and places, but not their stamps.
   if (ShardsDatasetPtr known = id.empty() ? nullptr : datasets_.find(id);
       known && same_stamps(*known->index, *index))
     return known;
-  auto dataset =
-      std::make_shared<const ShardsDataset>(ShardsDataset{.id = id, .index = std::move(index)});
+  auto dataset = std::make_shared<const ShardsDataset>(
+      ShardsDataset{.id = id, .index = std::move(index), .memory = std::move(memory)});
   return id.empty() ? dataset : datasets_.put(id, std::move(dataset));
 }
 
-Result<ShardsDatasetPtr> KeptTarIndexes::open(const std::string& id, const WebdatasetSpec& spec) {
+Result<ShardsDatasetPtr> KeptTarIndexes::open(const std::string& id, const WebdatasetSpec& spec,
+                                              ListingMemory::SharePtr memory) {
   const auto name = shards_name(id);
   if (!name || id.find('/') != std::string::npos)
     return error(Code::kDataLoss, "'" + id + "' names no index of shards");
   if (ShardsDatasetPtr known = datasets_.find(id)) return known;
   SPDLD_ASSIGN(std::shared_ptr<const TarIndex> index, load_tar_index(spec, directory_, *name));
-  return add(*name, std::move(index));
+  SPDLD_TRY(memory->resize(index->memory_bytes()).with_context("the index of its shards"));
+  return add(*name, std::move(index), std::move(memory));
 }
 
 void KeptTarIndexes::add_files(const std::string& id, std::set<std::string>& files) const {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "base/users/listing_memory.h"
 #include "op/source_spec.h"
 #include "source/kept/kept_kind.h"
 #include "source/kept/open_values.h"
@@ -17,6 +18,7 @@ namespace spdld::source {
 struct ShardsDataset {
   std::string id = {};  // names it to KeptTarIndexes::open(); empty: it is not kept
   std::shared_ptr<const TarIndex> index = nullptr;
+  ListingMemory::SharePtr memory = nullptr;  // that it counts in
 };
 using ShardsDatasetPtr = std::shared_ptr<const ShardsDataset>;
 
@@ -32,10 +34,12 @@ class KeptTarIndexes final : public KeptKind {
 
   const std::string& directory() const { return directory_; }
   // The dataset of an index that lies in directory() under that name; empty: it is not kept.
-  ShardsDatasetPtr add(const std::string& name, std::shared_ptr<const TarIndex> index);
-  // The index that was applied; `spec` as it was then. kNotFound, there is none; kDataLoss, it is
-  // damaged.
-  Result<ShardsDatasetPtr> open(const std::string& id, const WebdatasetSpec& spec);
+  ShardsDatasetPtr add(const std::string& name, std::shared_ptr<const TarIndex> index,
+                       ListingMemory::SharePtr memory);
+  // The index that was applied; `spec` as it was then. One that is not open counts in `memory`.
+  // kNotFound, there is none; kDataLoss, it is damaged; kResourceExhausted, the share has no room.
+  Result<ShardsDatasetPtr> open(const std::string& id, const WebdatasetSpec& spec,
+                                ListingMemory::SharePtr memory);
 
   void add_open(std::set<std::string>& ids) override { datasets_.add_names(ids); }
   void add_files(const std::string& id, std::set<std::string>& files) const override;

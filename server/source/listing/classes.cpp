@@ -74,6 +74,15 @@ Result<std::vector<std::string>> class_names(const ClassesSpec& spec, const List
   return error(Code::kInternal, "classes of no kind");
 }
 
+std::uint64_t memory_bytes(const std::vector<std::string>& classes) {
+  std::uint64_t bytes = classes.capacity() * sizeof(std::string);
+  const std::size_t in_place = std::string().capacity();
+  for (const std::string& name : classes) {
+    if (name.capacity() > in_place) bytes += name.capacity() + 1;
+  }
+  return bytes;
+}
+
 Result<std::vector<std::int64_t>> label_runs(const Listing& listing,
                                              const std::vector<std::string>& classes) {
   std::unordered_map<std::string_view, std::int64_t> index;

@@ -19,6 +19,9 @@ Result<std::vector<std::string>> class_names(const ClassesSpec& spec, const List
                                              const std::vector<std::string>& known,
                                              const Access& access);
 
+// What the names take in memory.
+std::uint64_t memory_bytes(const std::vector<std::string>& classes);
+
 // The class of each of listing.runs(). An error names a file that is in none.
 Result<std::vector<std::int64_t>> label_runs(const Listing& listing,
                                              const std::vector<std::string>& classes);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/users/listing_memory.h"
 #include "source/bytes/digest_text.h"
 
 namespace spdld::source {
@@ -47,8 +48,9 @@ class Listing {
   // The names of all directories right below the root, sorted, whether an item lies in them or not.
   std::vector<std::string> top_directories;
   std::vector<DirectoryStamp> stamps;
-  std::int64_t listed_at_ns = 0;  // by the wall clock, before the first directory was read
-  bool remote = false;            // part of it lies on a file system that may wait for a network
+  std::int64_t listed_at_ns = 0;   // by the wall clock, before the first directory was read
+  bool remote = false;             // part of it lies on a file system that may wait for a network
+  ListingMemory::SharePtr memory;  // that it counts in
 
   std::uint64_t memory_bytes() const;
 

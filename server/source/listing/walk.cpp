@@ -83,6 +83,7 @@ class Walker {
   bool is_excluded(const Directory& directory, const std::string& name) const;
   bool is_excluded_whole(const Directory& directory, const std::string& name) const;
   bool is_above(const Directory& directory, const struct stat& info) const;
+  Status grow(std::uint64_t bytes);
   void warn(std::string warning) SPDLD_EXCLUDES(mutex_);
   void fail(Status status) SPDLD_EXCLUDES(mutex_);
   std::string full(const std::string& path) const {
@@ -98,6 +99,7 @@ class Walker {
   std::atomic<std::uint64_t> seen_ = 0;         // relaxed: for progress
   std::atomic<std::uint64_t> matched_ = 0;      // relaxed: for the limit
   std::atomic<std::uint64_t> directories_ = 0;  // relaxed: for the limit
+  std::atomic<std::uint64_t> bytes_ = 0;        // relaxed: what has been found takes so much
   std::atomic<bool> stop_ = false;              // relaxed: a late look costs some entries
 
   Mutex mutex_;
@@ -182,6 +184,13 @@ void Walker::work() {
       done_.notify_all();
     }
   }
+}
+
+Status Walker::grow(std::uint64_t bytes) {
+  constexpr std::uint64_t kEach = std::uint64_t{64} << 10;
+  const std::uint64_t before = bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  if (options_.memory == nullptr || before / kEach == (before + bytes) / kEach) return {};
+  return options_.memory->cover(before + bytes).with_context(options_.root);
 }
 
 void Walker::warn(std::string warning) {
@@ -287,10 +296,12 @@ Status Walker::entry(Directory& directory, int fd, const dirent& found,
                     options_.root + " holds more than the " + std::to_string(options_.max_items) +
                         " files that a source may have; narrow the pattern");
     }
+    SPDLD_TRY(grow(name.size() + 1));
     files.push_back(name);
     return {};
   }
   if (type != DT_DIR) return {};
+  SPDLD_TRY(grow(sizeof(Directory) + 2 * name.size()));
   if (directory.parent == nullptr && name[0] != '.') {
     MutexLock lock(mutex_);
     top_directories_.push_back(name);

@@ -20,7 +20,8 @@ struct WalkOptions {
   std::vector<Glob> exclude = {};  // of relative paths of files that count as not there
   int threads = 8;
   std::uint64_t max_items = 0;
-  std::uint64_t max_directories = 0;  // one that several symlinks lead to counts for each
+  std::uint64_t max_directories = 0;         // one that several symlinks lead to counts for each
+  ListingMemory::SharePtr memory = nullptr;  // asked while the listing grows; null: nobody is
   std::function<void(std::uint64_t)> progress;
   std::stop_token stop;
 };

@@ -63,14 +63,17 @@ std::string shown(const Value& value) {
 
 }  // namespace
 
-Lengths::Lengths(std::vector<float> lengths) : lengths_(std::move(lengths)) {
+Lengths::Lengths(std::vector<float> lengths, ListingMemory::SharePtr memory)
+    : memory_(std::move(memory)), lengths_(std::move(lengths)) {
   const auto* const bytes = reinterpret_cast<const char*>(lengths_.data());
   digest_ = short_digest_text({bytes, lengths_.size() * sizeof(float)});
 }
 
-Result<std::shared_ptr<const Lengths>> Lengths::read(const Source& source,
-                                                     const std::string& name) {
+Result<std::shared_ptr<const Lengths>> Lengths::read(const Source& source, const std::string& name,
+                                                     ListingMemory::SharePtr memory) {
   SPDLD_ASSIGN(const SourceField* const field, number_named(source, name));
+  SPDLD_TRY(memory->resize(source.size() * sizeof(float))
+                .with_context("the lengths of " + std::to_string(source.size()) + " items"));
   std::vector<float> lengths;
   try {
     lengths.resize(source.size());
@@ -92,7 +95,7 @@ Result<std::shared_ptr<const Lengths>> Lengths::read(const Source& source,
                        name + " >= 0 and " + name + " < 1e30\"}' beside the source");
     lengths[item] = static_cast<float>(std::abs(length));  // of -0, which sorts behind all else
   }
-  return std::make_shared<const Lengths>(std::move(lengths));
+  return std::make_shared<const Lengths>(std::move(lengths), std::move(memory));
 }
 
 }  // namespace spdld::source

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/users/listing_memory.h"
 #include "source/item/source.h"
 
 namespace spdld::source {
@@ -18,10 +19,11 @@ class Lengths {
   // `field` names a value of the source: int64 or float64. kInvalidArgument says which numbers
   // there are if it is none of them, and names the first item whose length is negative or not
   // finite.
-  static Result<std::shared_ptr<const Lengths>> read(const Source& source,
-                                                     const std::string& field);
+  // They count in `memory`, which is asked before: kResourceExhausted if it has no room.
+  static Result<std::shared_ptr<const Lengths>> read(const Source& source, const std::string& field,
+                                                     ListingMemory::SharePtr memory);
   // Each finite and not negative.
-  explicit Lengths(std::vector<float> lengths);
+  explicit Lengths(std::vector<float> lengths, ListingMemory::SharePtr memory = nullptr);
 
   std::uint64_t size() const { return lengths_.size(); }
   // Rounded to a float: lengths that differ by less than a ten-millionth of themselves may be one.
@@ -31,6 +33,7 @@ class Lengths {
   const std::string& digest() const { return digest_; }
 
  private:
+  ListingMemory::SharePtr memory_;
   std::vector<float> lengths_;
   std::string digest_;
 };

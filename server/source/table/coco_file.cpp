@@ -99,10 +99,12 @@ std::optional<std::int64_t> id_of(const JsonScalar& value) {
 // Goes through the file: the root, a list, an object of it, its box.
 class CocoParser final : public JsonEvents {
  public:
-  CocoParser(std::string name, ReadSome read, std::uint64_t max_bytes, bool files_optional)
+  CocoParser(std::string name, ReadSome read, std::uint64_t max_bytes, bool files_optional,
+             ListingMemory::SharePtr memory)
       : name_(std::move(name)),
         text_(std::move(read), kMaxToken),
         max_bytes_(max_bytes),
+        memory_(std::move(memory)),
         files_optional_(files_optional) {}
 
   Result<CocoFile> parse() && {
@@ -312,7 +314,11 @@ class CocoParser final : public JsonEvents {
     }
     ++index_;
     id_.reset();
-    if (bytes_ <= max_bytes_) return true;
+    if (bytes_ <= max_bytes_) {
+      if (memory_ == nullptr) return true;
+      Status asked = memory_->cover(bytes_).with_context(name_);
+      return asked.ok() || stop(std::move(asked));
+    }
     return stop({Code::kResourceExhausted, name_ + ": its lists take more than " +
                                                std::to_string(max_bytes_) +
                                                " bytes of memory; split the file"});
@@ -321,6 +327,7 @@ class CocoParser final : public JsonEvents {
   const std::string name_;
   JsonText text_;
   const std::uint64_t max_bytes_;
+  const ListingMemory::SharePtr memory_;
   const bool files_optional_;
   std::uint64_t bytes_ = 0;
   CocoFile file_;
@@ -342,8 +349,8 @@ class CocoParser final : public JsonEvents {
 }  // namespace
 
 Result<CocoFile> read_coco_file(const std::string& file, ReadSome read, std::uint64_t max_bytes,
-                                bool files_optional) {
-  return CocoParser(file, std::move(read), max_bytes, files_optional).parse();
+                                bool files_optional, const ListingMemory::SharePtr& memory) {
+  return CocoParser(file, std::move(read), max_bytes, files_optional, memory).parse();
 }
 
 }  // namespace spdld::source

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/users/listing_memory.h"
 #include "source/bytes/read_some.h"
 
 namespace spdld::source {
@@ -38,11 +39,13 @@ struct CocoFile {
   std::vector<Category> categories;
 };
 
-// Reads `file` in one go; the lists take at most about `max_bytes` of memory, else it is
-// kResourceExhausted. `files_optional`: an image without a file_name, or one that is null or empty,
-// has none. Errors about contents begin with "file:line:column: " of the place behind
-// them, and name the annotation by its id where that has been read, else by its index in the list.
+// Reads `file` in one go; the lists take at most about `max_bytes` of memory, for which `memory` is
+// asked, else it is kResourceExhausted. `files_optional`: an image without a file_name, or one that
+// is null or empty, has none. Errors about contents begin with "file:line:column: " of the place
+// behind them, and name the annotation by its id where that has been read, else by its index in the
+// list.
 Result<CocoFile> read_coco_file(const std::string& file, ReadSome read, std::uint64_t max_bytes,
-                                bool files_optional = false);
+                                bool files_optional = false,
+                                const ListingMemory::SharePtr& memory = nullptr);
 
 }  // namespace spdld::source

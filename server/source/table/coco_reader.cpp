@@ -271,8 +271,8 @@ Result<Coco> read_coco(const CocoSpec& spec, ReadSome read, const CocoOptions& o
     return tl::unexpected(
         invalid_coco(spec.annotations, "'" + spec.field + "' is the name of another field of it"));
   }
-  SPDLD_ASSIGN(CocoFile file,
-               read_coco_file(spec.annotations, std::move(read), options.max_bytes, spec.optional));
+  SPDLD_ASSIGN(CocoFile file, read_coco_file(spec.annotations, std::move(read), options.max_bytes,
+                                             spec.optional, options.memory));
   return CocoColumns(spec, std::move(file)).make(options.bad_boxes);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/users/listing_memory.h"
 #include "op/table_spec.h"
 #include "source/bytes/read_some.h"
 #include "source/item/columns.h"
@@ -38,6 +39,7 @@ struct CocoOptions {
   };
   BadBoxes bad_boxes = BadBoxes::kFail;
   std::uint64_t max_bytes = std::uint64_t{4} << 30;  // of memory, about
+  ListingMemory::SharePtr memory = nullptr;          // asked while the lists grow; null: nobody is
 };
 
 // What an annotation file says of its images, one a row, in the order of its list.

@@ -13,8 +13,9 @@ namespace spdld::source {
 namespace {
 
 Result<ItemRows> read_rows(const TableSpec& spec, ReadSome read, const Access& access,
-                           SourceOptions& options) {
+                           SourceOptions& options, const ListingMemory::SharePtr& memory) {
   TableOptions how;
+  how.memory = memory;
   if (spec.label && spec.label->classes) {
     SPDLD_ASSIGN(how.classes,
                  class_names(*spec.label->classes, Listing(), options.classes, access));
@@ -24,8 +25,10 @@ Result<ItemRows> read_rows(const TableSpec& spec, ReadSome read, const Access& a
       .columns = std::move(table.columns), .classes = std::move(table.classes), .category_ids = {}};
 }
 
-Result<ItemRows> read_rows(const CocoSpec& spec, ReadSome read, SourceOptions& options) {
+Result<ItemRows> read_rows(const CocoSpec& spec, ReadSome read, SourceOptions& options,
+                           const ListingMemory::SharePtr& memory) {
   CocoOptions how;
+  how.memory = memory;
   how.bad_boxes =
       options.fail_on_bad_rows ? CocoOptions::BadBoxes::kFail : CocoOptions::BadBoxes::kDrop;
   SPDLD_ASSIGN(Coco coco, read_coco(spec, std::move(read), how));
@@ -77,8 +80,9 @@ ItemFile item_file(const TableSpec& spec) {
     file.key += "\nvalue " + value.field + " " + value.column + optional_text(value.optional) +
                 (value.is_json ? " json" : "");
   }
-  file.read = [spec](ReadSome read, const Access& access, SourceOptions& options) {
-    return read_rows(spec, std::move(read), access, options);
+  file.read = [spec](ReadSome read, const Access& access, SourceOptions& options,
+                     const ListingMemory::SharePtr& memory) {
+    return read_rows(spec, std::move(read), access, options, memory);
   };
   return file;
 }
@@ -95,8 +99,9 @@ ItemFile item_file(const CocoSpec& spec) {
                 .max_bytes = kMaxCocoFile,
                 .read = {}};
   if (spec.optional) file.optional.insert(spec.field);
-  file.read = [spec](ReadSome read, const Access&, SourceOptions& options) {
-    return read_rows(spec, std::move(read), options);
+  file.read = [spec](ReadSome read, const Access&, SourceOptions& options,
+                     const ListingMemory::SharePtr& memory) {
+    return read_rows(spec, std::move(read), options, memory);
   };
   return file;
 }

@@ -36,7 +36,10 @@ struct ItemFile {
   std::string key;              // all that the rows depend on but the file itself
   std::uint64_t max_bytes = 0;  // of the file
   // Adds to options.warnings what was left out.
-  std::function<Result<ItemRows>(ReadSome read, const Access& access, SourceOptions& options)> read;
+  // Asks `memory` while the rows grow.
+  std::function<Result<ItemRows>(ReadSome read, const Access& access, SourceOptions& options,
+                                 const ListingMemory::SharePtr& memory)>
+      read;
 };
 
 ItemFile item_file(const TableSpec& spec);

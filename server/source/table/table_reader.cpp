@@ -35,7 +35,7 @@ struct Wanted {
 class Gathering {
  public:
   Gathering(const TableSpec& spec, const TableOptions& options, std::vector<std::string>& found)
-      : file_(spec.file), max_bytes_(options.max_bytes) {
+      : file_(spec.file), max_bytes_(options.max_bytes), memory_(options.memory) {
     const std::string root = table_root(spec);
     for (const TableSpec::Uri& uri : spec.uris)
       want(uri.column, make_uri_field(uri.field, root), uri.field, uri.optional);
@@ -64,7 +64,8 @@ class Gathering {
     ++rows_;
     std::uint64_t bytes = 0;
     for (const Wanted& each : wanted_) bytes += each.field->bytes();
-    if (bytes <= max_bytes_) return {};
+    if (bytes <= max_bytes_)
+      return memory_ == nullptr ? Status() : memory_->cover(bytes).with_context(file_);
     return {Code::kResourceExhausted, file_ + ": the columns that are asked for take more than " +
                                           std::to_string(max_bytes_) + " bytes by row " +
                                           std::to_string(rows_) +
@@ -100,6 +101,7 @@ class Gathering {
 
   const std::string file_;
   const std::uint64_t max_bytes_;
+  const ListingMemory::SharePtr memory_;
   std::vector<Wanted> wanted_;
   std::uint64_t rows_ = 0;
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/users/listing_memory.h"
 #include "op/table_spec.h"
 #include "source/bytes/read_some.h"
 #include "source/item/columns.h"
@@ -22,6 +23,7 @@ struct TableOptions {
   std::optional<std::vector<std::string>> classes = {};
   // What the fields may take in memory together; what is beyond is kResourceExhausted.
   std::uint64_t max_bytes = std::uint64_t{4} << 30;
+  ListingMemory::SharePtr memory = nullptr;       // asked while they grow; null: nobody is
   std::size_t first_read = std::size_t{1} << 20;  // see RecordBuffer
 };
 

@@ -469,13 +469,15 @@ TEST(Listing, ShowsWhatAUserHasOfWhatOneMayHave) {
   user.mutable_arena_bytes()->set_used(3 << 20);
   user.mutable_file_bytes()->set_used(2 << 20);
   user.mutable_file_bytes()->set_limit(512 << 20);
+  user.mutable_listing_bytes()->set_used(5 << 20);
   user.mutable_unread_bytes()->set_used(1 << 20);
   user.mutable_unread_bytes()->set_limit(64 << 20);
-  EXPECT_EQ(printed(users_table(users)),
-            " UID  CONNECTIONS  WAITING  CONTROL  CALLS  LISTINGS  PIPELINES  JOBS   ARENAS  "
-            "            FILES  UNATTACHED            UNREAD    CPU\n"
-            "1001        7/512        3        0      0         0          0     0  3.0 MiB  "
-            "2.0 MiB/512.0 MiB         0 B  1.0 MiB/64.0 MiB  0.00s\n");
+  EXPECT_EQ(
+      printed(users_table(users)),
+      " UID  CONNECTIONS  WAITING  CONTROL  CALLS  LISTINGS  PIPELINES   LISTED  JOBS   ARENAS  "
+      "            FILES  UNATTACHED            UNREAD    CPU\n"
+      "1001        7/512        3        0      0         0          0  5.0 MiB     0  3.0 MiB  "
+      "2.0 MiB/512.0 MiB         0 B  1.0 MiB/64.0 MiB  0.00s\n");
 }
 
 TEST(Listing, ShowsTheDaemonWithItsWarnings) {

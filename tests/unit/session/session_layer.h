@@ -80,7 +80,8 @@ class SessionLayer : public ::testing::Test {
         std::make_unique<Catalogue>(CatalogueOptions{.state_dir = "",
                                                      .access = {},
                                                      .admins = {0},
-                                                     .pipelines_per_user = pipelines_per_user_},
+                                                     .pipelines_per_user = pipelines_per_user_,
+                                                     .memory = listing_memory_},
                                     engine::builtin_ops(), *io_, *caches_);
     sessions_ = std::make_unique<Sessions>(SessionsDeps{.catalogue = *catalogue_,
                                                         .executor = *executor_,
@@ -145,6 +146,8 @@ class SessionLayer : public ::testing::Test {
   // Of users who are neither root nor the one who runs the test, after the next start().
   std::size_t pipelines_per_user_ = 256;
   std::size_t jobs_per_user_ = 1024;
+  std::shared_ptr<ListingMemory> listing_memory_ =
+      std::make_shared<ListingMemory>(std::uint64_t{1} << 30, TrustedUsers());
   const Caller self_{Credentials::own(), getpid()};
   source::TempDir files_;
   spdld::testing::AheadClock clock_;

@@ -143,6 +143,40 @@ TEST_F(SharesTest, RefusesPipelinesBeyondWhatOneUserMayApply) {
   EXPECT_TRUE(apply_for(kOther, "c"));
 }
 
+TEST_F(SharesTest, RefusesTablesBeyondTheMemoryThatOneUserMayHave) {
+  stop();
+  listing_memory_ = std::make_shared<ListingMemory>(std::uint64_t{4} << 20, TrustedUsers());
+  start();
+  const auto apply_table = [this](uid_t uid, const std::string& name) {
+    std::string rows = "uri,cap\n";
+    for (int i = 0; i < 3000; ++i) rows += "0.bin," + std::string(1000, 'x') + "\n";
+    files_.file(name + ".csv", rows);
+    std::filesystem::permissions(files_.path(name + ".csv"), std::filesystem::perms(0644));
+    ApplyRequest request;
+    request.yaml = "pipeline: " + name +
+                   "\nsource:\n  table: {file: " + files_.path(name + ".csv") +
+                   ", root: " + files_.path("data") +
+                   ", uri: uri, values: {cap: cap}}\nstages:\n  - fetch\n"
+                   "batch: {size: 2, max_bytes: 4KiB, last: drop}\n";
+    request.file = "-";
+    return service_->apply({{.uid = uid}, 0}, request, nullptr);
+  };
+  const auto first = apply_table(kOther, "a");
+  ASSERT_TRUE(first) << first.error().message();
+  EXPECT_GT(other().listing_bytes.used, 3'000'000U);
+  EXPECT_EQ(other().listing_bytes.limit, std::uint64_t{4} << 20);
+  const auto refused = apply_table(kOther, "b");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
+  EXPECT_NE(refused.error().message().find("limits.listing_memory allows 4.0 MiB: ask for fewer"),
+            std::string::npos)
+      << refused.error().message();
+  EXPECT_TRUE(apply_table(kOther + 1, "c")) << "another user has room";
+  ASSERT_TRUE(service_->delete_pipeline({{.uid = kOther}, 0}, "a").ok());
+  EXPECT_EQ(other().listing_bytes.used, 0U);
+  EXPECT_TRUE(apply_table(kOther, "b"));
+}
+
 TEST_F(SharesTest, CountsPipelinesOfLoadersOnlyOnceTheyAreApplied) {
   for (const char* name : {"a", "b", "c"}) {
     const Rank rank = attach_for(kOther, {}, yaml(name, "drop"));

@@ -83,7 +83,9 @@ TEST_F(WholeSoundsTest, TellHowLongTheyAre) {
   EXPECT_EQ(fields[1].type, ValueType::kFloat64);
   EXPECT_EQ(duration(*source, 0), 10);
   EXPECT_EQ(duration(*source, 1), 0.85);
-  const auto lengths = Lengths::read(*source, "duration");
+  const auto lengths = Lengths::read(
+      *source, "duration",
+      std::make_shared<ListingMemory>(std::uint64_t{1} << 30, TrustedUsers())->share(0));
   ASSERT_TRUE(lengths) << lengths.error().message();
   EXPECT_EQ((**lengths)[1], 0.85F);
 }

@@ -51,6 +51,7 @@ TEST_F(DaemonConfigTest, FillsInDefaultsWithoutAFile) {
   EXPECT_EQ(config->executor.decode_memory.fraction, 0.10);
   EXPECT_EQ(config->limits.max_pixels, 500'000'000);
   EXPECT_FALSE(config->limits.row_memory);
+  EXPECT_EQ(config->limits.listing_memory.fraction, 0.10);
   EXPECT_EQ(config->arena.kind, ArenaConfig::Kind::kMemfd);
   EXPECT_EQ(config->arena.budget.fraction, 0.25);
   EXPECT_EQ(config->cache.ram.fraction, 0.10);
@@ -82,7 +83,7 @@ cache: {ram: 3GiB, disk: 1GiB, dir: kept}
 access: {roots: [/data, more, {path: /ml, groups: [7, root, "7"]}, {path: /own}], admins: [7, root, "7"]}
 limits:
   {connections: 9, control_connections: 8, long_calls: 7, listings: 6, pipelines: 5, jobs: 3,
-   unattached: 5MiB, unread: 4MiB, files: 2MiB, row_memory: 3GiB}
+   unattached: 5MiB, unread: 4MiB, files: 2MiB, listing_memory: 6MiB, row_memory: 3GiB}
 log: {level: warning, format: json}
 )");
   ASSERT_TRUE(config) << config.error().message();
@@ -115,6 +116,7 @@ log: {level: warning, format: json}
   EXPECT_EQ(config->limits.unattached_bytes, 5u << 20);
   EXPECT_EQ(config->limits.unread_bytes, 4u << 20);
   EXPECT_EQ(config->limits.file_bytes, 2u << 20);
+  EXPECT_EQ(config->limits.listing_memory.bytes, 6u << 20);
   ASSERT_TRUE(config->limits.row_memory);
   EXPECT_EQ(config->limits.row_memory->bytes, std::uint64_t{3} << 30);
   EXPECT_EQ(config->log.level, "warning");

@@ -39,10 +39,11 @@ class KeptDatasetsTest : public ::testing::Test {
     Status saved;
     const bool labelled = !classes.empty();
     FilesDatasetPtr dataset =
-        kept_.listings().add(key, listed, std::move(classes), labelled, saved);
+        kept_.listings().add(key, listed, std::move(classes), labelled, share(), saved);
     EXPECT_TRUE(saved.ok()) << saved.message();
     return dataset;
   }
+  ListingMemory::SharePtr share() const { return memory_->share(kUser); }
   std::set<std::string> files() const {
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_))
@@ -55,15 +56,19 @@ class KeptDatasetsTest : public ::testing::Test {
                                        std::filesystem::file_time_type::clock::now() - hours(2));
   }
 
+  static constexpr uid_t kUser = 100002;
+
   TempDir dir_;
   const std::string path_ = dir_.path("listings");
+  const std::shared_ptr<ListingMemory> memory_ =
+      std::make_shared<ListingMemory>(std::uint64_t{1} << 20, TrustedUsers());
   KeptDatasets kept_{path_};
 };
 
 TEST_F(KeptDatasetsTest, OpensWhatWasKeptWhenAnotherStarts) {
   const std::string id = add({"a/1", "b/2"}, {"b", "a", "empty"})->id;
   KeptDatasets later(path_);
-  const auto opened = later.listings().open(id);
+  const auto opened = later.listings().open(id, *memory_, kUser);
   ASSERT_TRUE(opened) << opened.error().message();
   EXPECT_EQ((*opened)->id, id);
   EXPECT_EQ((*opened)->listing->uri(1), "b/2");
@@ -72,13 +77,35 @@ TEST_F(KeptDatasetsTest, OpensWhatWasKeptWhenAnotherStarts) {
 
 TEST_F(KeptDatasetsTest, SharesInMemoryWhatIsTheSame) {
   const FilesDatasetPtr one = add({"a/1"}, {"a"});
-  EXPECT_EQ(*kept_.listings().open(one->id), one);
+  EXPECT_EQ(*kept_.listings().open(one->id, *memory_, kUser), one);
   const FilesDatasetPtr other = add({"a/1"}, {"z", "a"});
   KeptDatasets later(path_);
-  const auto first = later.listings().open(one->id);
-  const auto second = later.listings().open(other->id);
+  const auto first = later.listings().open(one->id, *memory_, kUser);
+  const auto second = later.listings().open(other->id, *memory_, kUser);
   ASSERT_TRUE(first && second);
   EXPECT_EQ((*first)->listing, (*second)->listing);
+}
+
+TEST_F(KeptDatasetsTest, CountsWhatItOpensOnceAndForAsLongAsItIsOpen) {
+  std::vector<std::string> uris;
+  for (int i = 1000; i < 3000; ++i) uris.push_back("a/" + std::to_string(i));
+  const std::string id = add(uris, {"a"})->id;
+  KeptDatasets later(path_);
+  EXPECT_TRUE(memory_->used().empty());
+  {
+    const auto first = later.listings().open(id, *memory_, kUser);
+    const std::uint64_t used = memory_->used()[kUser];
+    EXPECT_GE(used, (*first)->listing->memory_bytes());
+    const auto second = later.listings().open(id, *memory_, kUser + 1);
+    EXPECT_EQ(memory_->used(), (std::map<uid_t, std::uint64_t>{{kUser, used}}));
+  }
+  EXPECT_TRUE(memory_->used().empty());
+  const auto no_room = std::make_shared<ListingMemory>(1000, TrustedUsers());
+  const auto refused = later.listings().open(id, *no_room, kUser);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(refused.error().message(), HasSubstr("limits.listing_memory allows 0.0 MiB"));
+  EXPECT_TRUE(no_room->used().empty());
 }
 
 TEST_F(KeptDatasetsTest, ClassesInAnotherOrderAreOtherData) {
@@ -94,10 +121,10 @@ TEST_F(KeptDatasetsTest, GivesTheListingThatWasKeptLastForAKey) {
   age();
   add({"a/1", "a/2"});
   add({"a/3"}, {}, "another key");
-  const auto latest = KeptDatasets(path_).listings().latest("key");
+  const auto latest = KeptDatasets(path_).listings().latest("key", share());
   ASSERT_TRUE(latest) << latest.error().message();
   EXPECT_EQ((*latest)->size(), 2u);
-  EXPECT_EQ(kept_.listings().latest("a third key").error().code(), Code::kNotFound);
+  EXPECT_EQ(kept_.listings().latest("a third key", share()).error().code(), Code::kNotFound);
 }
 
 TEST_F(KeptDatasetsTest, NamesTheFileThatIsGoneOrDamaged) {
@@ -108,24 +135,24 @@ TEST_F(KeptDatasetsTest, NamesTheFileThatIsGoneOrDamaged) {
   for (const std::string& file : {listing, classes}) {
     const std::string kept = file + ".kept";
     std::filesystem::rename(file, kept);
-    Status status = KeptDatasets(path_).listings().open(id).error();
+    Status status = KeptDatasets(path_).listings().open(id, *memory_, kUser).error();
     EXPECT_EQ(status.code(), Code::kNotFound);
     EXPECT_THAT(status.message(), HasSubstr(file));
     std::ofstream(file) << "nonsense";
-    status = KeptDatasets(path_).listings().open(id).error();
+    status = KeptDatasets(path_).listings().open(id, *memory_, kUser).error();
     EXPECT_EQ(status.code(), Code::kDataLoss);
     EXPECT_THAT(status.message(), HasSubstr(file));
     std::filesystem::rename(kept, file);
   }
-  EXPECT_TRUE(KeptDatasets(path_).listings().open(id));
+  EXPECT_TRUE(KeptDatasets(path_).listings().open(id, *memory_, kUser));
 }
 
 TEST_F(KeptDatasetsTest, SaysWhyATableCannotBeLookedFor) {
   const std::string id = add({"a/1"})->id;
   const std::string table = path_ + "/" + id + ".cols";
-  EXPECT_EQ(kept_.tables().open(id).error().code(), Code::kNotFound);
+  EXPECT_EQ(kept_.tables().open(id, share()).error().code(), Code::kNotFound);
   std::filesystem::create_symlink(table, table);  // leads in a circle
-  const auto opened = kept_.tables().open(id);
+  const auto opened = kept_.tables().open(id, share());
   ASSERT_FALSE(opened);
   EXPECT_NE(opened.error().code(), Code::kNotFound);
   EXPECT_THAT(opened.error().message(), HasSubstr(table));
@@ -136,14 +163,15 @@ TEST_F(KeptDatasetsTest, RefusesAnotherListingUnderItsName) {
   const std::string other = add({"a/2"})->id;
   std::filesystem::copy_file(path_ + "/" + other + ".idx", path_ + "/" + one + ".idx",
                              std::filesystem::copy_options::overwrite_existing);
-  EXPECT_EQ(KeptDatasets(path_).listings().open(one).error().code(), Code::kDataLoss);
+  EXPECT_EQ(KeptDatasets(path_).listings().open(one, *memory_, kUser).error().code(),
+            Code::kDataLoss);
 }
 
 TEST_F(KeptDatasetsTest, RefusesWhatIsNoId) {
   const std::string id = add({"a/1"}, {"a"})->id;
   for (const std::string& none : {std::string(), std::string("../../etc/passwd"), id + "0",
                                   id.substr(1), std::string(49, '/'), "Z" + id.substr(1)}) {
-    EXPECT_EQ(kept_.listings().open(none).error().code(), Code::kDataLoss) << none;
+    EXPECT_EQ(kept_.listings().open(none, *memory_, kUser).error().code(), Code::kDataLoss) << none;
   }
 }
 
@@ -156,18 +184,18 @@ TEST_F(KeptDatasetsTest, RemovesWhatNothingRefersToOnceItIsOld) {
   age();
   ASSERT_TRUE(kept_.collect({used, "", "no id"}, hours(1)).ok());
   EXPECT_EQ(files().size(), 4u);
-  EXPECT_FALSE(kept_.listings().open(unused));
-  EXPECT_TRUE(KeptDatasets(path_).listings().open(used));
-  EXPECT_TRUE(KeptDatasets(path_).listings().open(open->id));
+  EXPECT_FALSE(kept_.listings().open(unused, *memory_, kUser));
+  EXPECT_TRUE(KeptDatasets(path_).listings().open(used, *memory_, kUser));
+  EXPECT_TRUE(KeptDatasets(path_).listings().open(open->id, *memory_, kUser));
 }
 
 TEST_F(KeptDatasetsTest, WhatIsTakenUpAgainIsNoLongerOld) {
   const std::string id = add({"a/1"}, {"a"})->id;
   age();
-  ASSERT_TRUE(kept_.listings().latest("key"));
+  ASSERT_TRUE(kept_.listings().latest("key", share()));
   add({"a/1"}, {"a"});
   ASSERT_TRUE(kept_.collect({}, hours(1)).ok());
-  EXPECT_TRUE(KeptDatasets(path_).listings().open(id));
+  EXPECT_TRUE(KeptDatasets(path_).listings().open(id, *memory_, kUser));
 }
 
 TEST_F(KeptDatasetsTest, RemovesUnusedIndexesAndPartsOfThem) {

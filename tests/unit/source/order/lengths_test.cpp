@@ -7,9 +7,12 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "source/selected_source.h"
 
 namespace spdld::source {
 namespace {
@@ -52,22 +55,79 @@ class ListedSource final : public Source {
       {.name = "samples", .kind = SourceField::Kind::kValue, .index = 1}};
 };
 
+ListingMemory::SharePtr unbounded() {
+  return std::make_shared<ListingMemory>(std::uint64_t{1} << 40, TrustedUsers())->share(0);
+}
+
 std::string error_of(const ListedSource& source, const std::string& field) {
-  const auto lengths = Lengths::read(source, field);
+  const auto lengths = Lengths::read(source, field, unbounded());
   if (lengths) return "";
   EXPECT_EQ(lengths.error().code(), Code::kInvalidArgument);
   return lengths.error().message();
 }
 
+// As windows of one sparse file may be: none of them is looked at.
+class ManyItems final : public Source {
+ public:
+  std::uint64_t size() const override { return std::uint64_t{1} << 31; }
+  const std::string& listing_digest() const override { return digest_; }
+  const std::vector<SourceField>& fields() const override { return fields_; }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  std::string uri(std::uint64_t) const override { return "window"; }
+  Value value(std::uint64_t, std::size_t) const override {
+    ADD_FAILURE() << "it is asked for its values";
+    return 0.0;
+  }
+  Result<FetchState> fetch(std::uint64_t, std::span<const PartRequest>, FetchedItem&, FetchSink&,
+                           std::uint64_t) override {
+    return error(Code::kUnimplemented, "it has no bytes");
+  }
+
+ private:
+  const std::string digest_ = "0123456789abcdef";
+  const std::vector<std::string> classes_;
+  const std::vector<SourceField> fields_{
+      {.name = "audio"},
+      {.name = "start", .kind = SourceField::Kind::kValue, .type = ValueType::kFloat64}};
+};
+
+TEST(Lengths, AreRefusedBeforeTheyAreReadWhereTheirUserHasNoRoom) {
+  constexpr uid_t kUser = 100002;
+  const auto memory = std::make_shared<ListingMemory>(std::uint64_t{1} << 30, TrustedUsers());
+  const auto lengths = Lengths::read(ManyItems(), "start", memory->share(kUser));
+  ASSERT_FALSE(lengths);
+  EXPECT_EQ(lengths.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(
+      lengths.error().message(),
+      HasSubstr("the lengths of 2147483648 items: its items would take 8192.0 MiB of memory "
+                "or more, the other datasets of user 100002 take 0.0 MiB, and "
+                "limits.listing_memory allows 1024.0 MiB: "));
+  const auto selected =
+      select_from(std::make_unique<ManyItems>(), {.where = "start > 3"}, {}, memory->share(kUser));
+  ASSERT_FALSE(selected);
+  EXPECT_EQ(selected.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(selected.error().message(), HasSubstr("source.select: its items would take"));
+}
+
+TEST(Lengths, CountForAsLongAsAnyoneHasThem) {
+  constexpr uid_t kUser = 100002;
+  const auto memory = std::make_shared<ListingMemory>(std::uint64_t{1} << 30, TrustedUsers());
+  auto lengths = Lengths::read(ListedSource({1.5, 0, 35}), "duration", memory->share(kUser));
+  ASSERT_TRUE(lengths);
+  EXPECT_EQ(memory->used()[kUser], 3 * sizeof(float));
+  lengths->reset();
+  EXPECT_TRUE(memory->used().empty());
+}
+
 TEST(Lengths, AreTheValuesOfAField) {
   const ListedSource source({1.5, 0, 35});
-  const auto seconds = Lengths::read(source, "duration");
+  const auto seconds = Lengths::read(source, "duration", unbounded());
   ASSERT_TRUE(seconds) << seconds.error().message();
   EXPECT_EQ((*seconds)->size(), 3u);
   EXPECT_EQ((**seconds)[0], 1.5F);
   EXPECT_EQ((**seconds)[1], 0.0F);
   EXPECT_EQ((**seconds)[2], 35.0F);
-  const auto samples = Lengths::read(source, "samples");
+  const auto samples = Lengths::read(source, "samples", unbounded());
   ASSERT_TRUE(samples) << samples.error().message();
   EXPECT_EQ((**samples)[2], 560000.0F);
 }
@@ -80,7 +140,7 @@ TEST(Lengths, ADigestTellsThemApart) {
 }
 
 TEST(Lengths, NegativeZeroIsZero) {
-  const auto lengths = Lengths::read(ListedSource({-0.0}), "duration");
+  const auto lengths = Lengths::read(ListedSource({-0.0}), "duration", unbounded());
   ASSERT_TRUE(lengths) << lengths.error().message();
   EXPECT_FALSE(std::signbit((**lengths)[0]));
 }
