@@ -72,6 +72,7 @@ Catalogue::Progress Sessions::progress_to(const SessionPtr& session) {
 
 Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest request) {
   SPDLD_TRY(check_world(request.num_shards.value_or(1), request.replicas));
+  SPDLD_TRY(check_job_name(request.job));
   SPDLD_ASSIGN(const std::uint32_t replica, replica_of(request));
   {
     MutexLock lock(mutex_);

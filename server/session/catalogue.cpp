@@ -379,13 +379,30 @@ Result<std::shared_ptr<engine::SampleCache>> Catalogue::open_cache(
 
 std::vector<std::string> Catalogue::warnings(uid_t caller) const {
   std::vector<std::string> warnings;
+  std::set<std::string> names;
   for (const PipelinePtr& pipeline : visible_to(caller)) {
+    names.insert(pipeline->plan->spec.name);
     for (std::string& warning : pipeline->warnings()) {
       if (warnings.size() < kMaxWarnings) warnings.push_back(std::move(warning));
     }
   }
-  for (std::string& warning : caches_.warnings()) warnings.push_back(std::move(warning));
+  for (std::string& warning : caches_.unused(names)) warnings.push_back(std::move(warning));
+  for (const engine::SampleCache::Snapshot& cache : cache_snapshots(caller)) {
+    if (!cache.why.empty()) warnings.push_back("cache " + cache.name + ": " + cache.why);
+  }
   return warnings;
+}
+
+std::vector<engine::SampleCache::Snapshot> Catalogue::cache_snapshots(uid_t caller) const {
+  std::vector<engine::SampleCache::Snapshot> caches = caches_.snapshots();
+  if (is_admin(caller)) return caches;
+  std::set<std::string> origins;
+  for (const PipelinePtr& pipeline : visible_to(caller)) origins.insert(pipeline->source->origin());
+  for (engine::SampleCache::Snapshot& cache : caches) {
+    if (!origins.contains(cache.origin))
+      cache.name = std::string(name_of(cache.form)) + " data of another user";
+  }
+  return caches;
 }
 
 std::string Catalogue::change_of(const PipelineVersion& pipeline, const Progress& progress) {

@@ -176,7 +176,9 @@ class Catalogue {
   // What this caller should know of the pipelines that it sees, though nothing failed: a listing
   // that could not be kept, a class without items.
   std::vector<std::string> warnings(uid_t caller) const SPDLD_EXCLUDES(mutex_);
-  std::vector<engine::SampleCache::Snapshot> cache_snapshots() const { return caches_.snapshots(); }
+  // Those of data that none of the caller's pipelines reads are not named to it.
+  std::vector<engine::SampleCache::Snapshot> cache_snapshots(uid_t caller) const
+      SPDLD_EXCLUDES(mutex_);
   // Looks whether its data are still as they were listed, and counts what is there if they are not:
   // that is a warning until they are, or the pipeline is applied again. Returns the warning, empty
   // if there is none. Reads directories, which may block.

@@ -39,4 +39,11 @@ Status beyond_its_end(const Job& job) {
                                        "from a saved state");
 }
 
+Status check_job_name(const std::string& name) {
+  if (!name.starts_with('-') && !name.starts_with('.')) return {};
+  return {Code::kInvalidArgument,
+          "job '" + name + "': a name that begins with '" + name[0] +
+              "' would be taken for an option or a directory; give the job another one"};
+}
+
 }  // namespace spdld::session

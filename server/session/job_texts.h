@@ -16,6 +16,9 @@ std::string shard_text(std::uint32_t shard, std::uint32_t num_shards);
 std::string member_text(const Job& job, Member member);
 // Which other replica of the shard is waited for, and what to do; empty if none is.
 std::string away_text(const Job& job, Member member);
+// kInvalidArgument: the name begins as an option or a hidden directory does. Empty is a private
+// job's.
+Status check_job_name(const std::string& name);
 // A loader that is told so comes again by itself.
 Status about_to_change(const Job& job);
 Status beyond_its_end(const Job& job);

@@ -47,6 +47,7 @@ Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& req
   SPDLD_TRY(check_weight(request.limits.weight));
   if (request.job.empty())
     return error(Code::kInvalidArgument, "a job needs a name, by which its ranks attach to it");
+  SPDLD_TRY(check_job_name(request.job));
   SPDLD_ASSIGN(const PipelinePtr base, deps_.catalogue.named(caller.uid, request.pipeline));
   SPDLD_ASSIGN(const PipelinePtr pipeline,
                deps_.catalogue.variant(base, request.vars, request.batch_size, caller, progress));

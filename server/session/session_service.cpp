@@ -467,7 +467,7 @@ DaemonView SessionService::daemon(const Caller& caller) {
   view.gpus = gpus();
   view.gpu_driver = deps.devices.driver_text();
   view.no_gpu = deps.devices.why_none();
-  for (const engine::SampleCache::Snapshot& cache : catalogue_.cache_snapshots())
+  for (const engine::SampleCache::Snapshot& cache : catalogue_.cache_snapshots(caller.uid))
     view.caches.push_back(view_of(cache));
   if (facts_.jpeg) view.jpeg = facts_.jpeg();
   MutexLock lock(mutex_);

@@ -99,6 +99,17 @@ def test_what_a_cache_keeps_is_served_only_to_those_who_may_read_the_file(place:
     assert f"may not read {secret}" in place.consume(BOB, "kept", "--job", "fill")
 
 
+def test_status_names_no_data_of_another_users_cache(place: Place) -> None:
+    root = place.dataset("private", owner=ANN, mode=0o700)
+    path = place.pipeline("cached", root, cache={"form": "encoded", "size": "1MiB"})
+    assert place.apply(ANN, path) == ""
+    assert SECRET not in place.consume(ANN, "cached")
+    for user, named in ((ANN, True), (BOB, False), (0, True)):
+        shown = place.ctl(user, "status").stdout
+        assert "encoded" in shown
+        assert (str(root) in shown) == named, shown
+
+
 def test_a_group_of_the_callers_counts_for_as_long_as_they_have_it(place: Place) -> None:
     root = place.dataset("shared", owner=ANN, mode=0o750, group=MEMBERS)
     path = place.pipeline("shared", root)

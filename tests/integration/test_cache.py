@@ -162,7 +162,7 @@ def test_a_cache_has_the_room_of_one_whose_last_job_has_just_ended(
     rank.take(1)
     refused = daemon.ctl("consume", "coefficients", "--epochs", "1", check=False)
     assert refused.returncode == 1
-    assert "in use by decoded files" in refused.stderr and "end the jobs" in refused.stderr
+    assert "are in use (1 cache, which" in refused.stderr and "end the jobs" in refused.stderr
 
 
 def test_a_cache_on_disk_is_refused_where_the_daemon_allows_none(

@@ -157,7 +157,12 @@ def _locked(directory: Path) -> Iterator[None]:
             if _is_still(directory, found):
                 foreign = sorted(set(os.listdir(fd)) - _CONTENTS)
                 if foreign:
-                    raise _unsafe(directory, f"it holds {foreign[0]}, which no daemon put there")
+                    raise _unsafe(
+                        directory,
+                        f"it holds {foreign[0]!r} and is no runtime_dir; if a daemon runs with one "
+                        f"below it, SPDLD_ADDRESS={directory / foreign[0]} leads there",
+                        mend="",
+                    )
                 yield
                 return
         finally:
@@ -178,10 +183,10 @@ def _is_still(directory: Path, opened: os.stat_result) -> bool:
     return (now.st_dev, now.st_ino) == (opened.st_dev, opened.st_ino)
 
 
-def _unsafe(directory: Path, why: str) -> ConnectionError:
+def _unsafe(directory: Path, why: str, mend: str = "remove it, or ") -> ConnectionError:
     return ConnectionError(
-        f"no daemon answers at {directory}, and none is started there, because {why}; remove it, "
-        "or give another directory by address= or $SPDLD_ADDRESS"
+        f"no daemon answers at {directory}, and none is started there, because {why}; {mend}"
+        "give another directory by address= or $SPDLD_ADDRESS"
     )
 
 

@@ -177,6 +177,7 @@ void SampleCache::count_miss(std::chrono::nanoseconds took, bool fills) {
 
 SampleCache::Snapshot SampleCache::snapshot() const {
   Snapshot result{.name = options_.name,
+                  .origin = options_.origin,
                   .form = options_.form,
                   .where = options_.where,
                   .limit_bytes = get(limit_bytes_),

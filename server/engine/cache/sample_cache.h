@@ -44,7 +44,8 @@ struct CachedItem {
 class SampleCache final : private CacheLog::Sink {
  public:
   struct Options {
-    std::string name;  // for people: "decoded files /data/train"
+    std::string name;    // for people: "decoded files /data/train"
+    std::string origin = {};  // of the parts, as sources have it
     spec::CacheSpec::Form form = spec::CacheSpec::Form::kDecoded;
     spec::CacheSpec::Where where = spec::CacheSpec::Where::kRam;
     std::uint64_t limit_bytes = 0;
@@ -53,6 +54,7 @@ class SampleCache final : private CacheLog::Sink {
   // Each number stands alone.
   struct Snapshot {
     std::string name;
+    std::string origin;
     spec::CacheSpec::Form form = spec::CacheSpec::Form::kDecoded;
     spec::CacheSpec::Where where = spec::CacheSpec::Where::kRam;
     std::uint64_t limit_bytes = 0;

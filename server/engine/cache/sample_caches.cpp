@@ -115,7 +115,7 @@ Status SampleCaches::make_room(const Plan& plan, std::uint64_t bytes,
   std::uint64_t taken = 0;
   std::uint64_t held = 0;
   std::uint64_t used = 0;
-  std::string users;
+  std::uint64_t others = 0;
   for (const Prefix& prefix : prefixes_) {
     if (prefix.cache->where() != cache.where) continue;
     taken += prefix.cache->limit_bytes();
@@ -123,16 +123,16 @@ Status SampleCaches::make_room(const Plan& plan, std::uint64_t bytes,
     held += prefix.cache->limit_bytes();
     if (!prefix.cache->is_used()) continue;
     used += prefix.cache->limit_bytes();
-    users += (users.empty() ? "" : ", ") + prefix.cache->name() + " (" +
-             format_bytes(prefix.cache->limit_bytes()) + ")";
+    ++others;
   }
   if (used + bytes > most)
-    return at(plan, Code::kResourceExhausted,
-              fmt::format("it needs {} of {}, and {} of the {} for all caches are in use by {}: "
-                          "lower 'size', end the jobs that use those, or raise cache.{} in the "
-                          "daemon's configuration",
-                          format_bytes(bytes), name_of(cache.where), format_bytes(used),
-                          format_bytes(most), users, name_of(cache.where)));
+    return at(
+        plan, Code::kResourceExhausted,
+        fmt::format("it needs {} of {}, and {} of the {} for all caches are in use ({}, which "
+                    "'spdlctl status' shows): lower 'size', end the jobs that use those, or "
+                    "raise cache.{} in the daemon's configuration",
+                    format_bytes(bytes), name_of(cache.where), format_bytes(used),
+                    format_bytes(most), counted(others, "cache"), name_of(cache.where)));
   if (held + bytes > most)
     return at(plan, Code::kUnavailable,
               fmt::format("it needs {} of {}, which jobs that have ended are letting go of: try "
@@ -221,6 +221,7 @@ Result<std::shared_ptr<SampleCache>> SampleCaches::open(const Plan& plan,
     SPDLD_ASSIGN(std::unique_ptr<CacheLog> log, make_log(plan));
     shared = std::make_shared<SampleCache>(
         SampleCache::Options{.name = fmt::format("{} {}", name_of(cache.form), origin),
+                             .origin = origin,
                              .form = cache.form,
                              .where = cache.where,
                              .limit_bytes = cache.size_bytes},
@@ -242,14 +243,13 @@ std::vector<SampleCache::Snapshot> SampleCaches::snapshots() const {
   return result;
 }
 
-std::vector<std::string> SampleCaches::warnings() const {
+std::vector<std::string> SampleCaches::unused(const std::set<std::string>& pipelines) const {
   std::vector<std::string> result;
-  for (const SampleCache::Snapshot& cache : snapshots()) {
-    if (!cache.why.empty()) result.push_back("cache " + cache.name + ": " + cache.why);
-  }
   MutexLock lock(mutex_);
-  for (const auto& [name, why] : unused_)
-    result.push_back("pipeline '" + name + "': its cache is not used: " + why);
+  for (const auto& [name, why] : unused_) {
+    if (pipelines.contains(name))
+      result.push_back("pipeline '" + name + "': its cache is not used: " + why);
+  }
   return result;
 }
 

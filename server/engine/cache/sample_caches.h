@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,8 +58,9 @@ class SampleCaches {
   CacheEstimate estimate(const Plan& plan, source::Source& source) const;
 
   std::vector<SampleCache::Snapshot> snapshots() const SPDLD_EXCLUDES(mutex_);
-  // What operators should know: which caches have stopped keeping, which are not used, and why.
-  std::vector<std::string> warnings() const SPDLD_EXCLUDES(mutex_);
+  // Of pipelines of these names: whose cache is not used, and why.
+  std::vector<std::string> unused(const std::set<std::string>& pipelines) const
+      SPDLD_EXCLUDES(mutex_);
 
  private:
   struct Prefix {

@@ -142,7 +142,7 @@ TEST_F(SampleCachesTest, NamesWhoUsesTheRoom) {
   EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
   EXPECT_THAT(refused.error().message(),
               AllOf(HasSubstr("it needs 2.0 MiB of ram, and 3.0 MiB of the 4.0 MiB"),
-                    HasSubstr("in use by decoded kept (3.0 MiB)")));
+                    HasSubstr("are in use (1 cache, which 'spdlctl status' shows)")));
   // The same for one that would grow.
   EXPECT_FALSE(caches.open(*plan("size: 5MiB"), source_));
   EXPECT_EQ((*first)->limit_bytes(), 3 * kMiB);
@@ -213,12 +213,13 @@ TEST_F(SampleCachesTest, LeavesARunWithoutACacheThatWouldCostMoreThanItSaves) {
   ASSERT_TRUE(opened);
   EXPECT_EQ(*opened, nullptr);
   EXPECT_TRUE(caches.snapshots().empty());
-  ASSERT_EQ(caches.warnings().size(), 1U);
-  EXPECT_THAT(caches.warnings()[0],
+  EXPECT_TRUE(caches.unused({"another"}).empty());
+  ASSERT_EQ(caches.unused({"test"}).size(), 1U);
+  EXPECT_THAT(caches.unused({"test"})[0],
               HasSubstr("pipeline 'test': its cache is not used: it holds so little"));
   // Raised as that says, it is used.
   EXPECT_NE(*caches.open(*plan("size: 4MiB"), many), nullptr);
-  EXPECT_TRUE(caches.warnings().empty());
+  EXPECT_TRUE(caches.unused({"test"}).empty());
 }
 
 TEST_F(SampleCachesTest, WarnsOfACacheWhoseDiskIsFull) {
@@ -232,9 +233,9 @@ TEST_F(SampleCachesTest, WarnsOfACacheWhoseDiskIsFull) {
   opened->keep(1, {}, {}, std::vector<std::byte>(1000));
   while (opened->snapshot().dropped == 0) std::this_thread::yield();
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  ASSERT_EQ(caches.warnings().size(), 1U);
-  EXPECT_THAT(caches.warnings()[0], AllOf(HasSubstr("cache decoded kept: it keeps nothing more"),
-                                          HasSubstr("cache.dir")));
+  ASSERT_EQ(caches.snapshots().size(), 1U);
+  EXPECT_THAT(caches.snapshots()[0].why,
+              AllOf(HasSubstr("it keeps nothing more"), HasSubstr("cache.dir")));
   EXPECT_EQ(opened->snapshot().bytes, 0U);
 }
 
@@ -274,7 +275,8 @@ TEST_F(SampleCachesTest, SaysWhichDirectoryItCannotUse) {
 TEST_F(SampleCachesTest, TellsNothingToWorryAboutWhileAllIsWell) {
   SampleCaches caches = this->caches(4 * kMiB);
   const auto opened = caches.open(*plan("size: 1MiB"), source_);
-  EXPECT_TRUE(caches.warnings().empty());
+  EXPECT_EQ(caches.snapshots().at(0).why, "");
+  EXPECT_TRUE(caches.unused({"test"}).empty());
 }
 
 }  // namespace
