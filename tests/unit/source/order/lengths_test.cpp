@@ -47,7 +47,7 @@ class ListedSource final : public Source {
  private:
   const std::vector<double> seconds_;
   const std::string digest_ = "0123456789abcdef";
-  const std::vector<std::string> classes_;
+  const std::vector<std::string> classes_ = {};
   std::vector<SourceField> fields_{
       {.name = "audio"},
       {.name = "caption", .kind = SourceField::Kind::kValue, .index = 2, .type = ValueType::kText},
@@ -85,7 +85,7 @@ class ManyItems final : public Source {
 
  private:
   const std::string digest_ = "0123456789abcdef";
-  const std::vector<std::string> classes_;
+  const std::vector<std::string> classes_ = {};
   const std::vector<SourceField> fields_{
       {.name = "audio"},
       {.name = "start", .kind = SourceField::Kind::kValue, .type = ValueType::kFloat64}};
