@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/open_source.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <variant>
@@ -65,9 +68,55 @@ struct PlaceName {
   const std::string& operator()(const WebdatasetSpec& spec) const { return spec.shards.front(); }
 };
 
-Result<std::unique_ptr<Source>> open_items(const SourceSpec& spec, SourceOptions options) {
-  ListingMemory::SharePtr memory = options.share();
-  SPDLD_ASSIGN(std::unique_ptr<Source> source, std::visit(Open{options}, spec.items));
+// The YAML's name of what the names of files in a table are relative to; null: none has such names.
+struct RootKey {
+  const char* operator()(const FilesSpec&) const { return nullptr; }
+  const char* operator()(const TableSpec&) const { return "source.table.root"; }
+  const char* operator()(const CocoSpec&) const { return "source.coco.root"; }
+  const char* operator()(const WebdatasetSpec&) const { return nullptr; }
+};
+
+// The item from `first` on, and before `end`, that has the part; `end`: none has it.
+std::uint64_t first_with_part(const Source& source, std::size_t part, std::uint64_t first,
+                              std::uint64_t end) {
+  while (first < end && !source.has_part(first, part)) ++first;
+  return first;
+}
+
+// A root that is wrong shows in that not one of the files is there: rows would be replaced, and
+// those that need not name a file would be all that an epoch has. Looks at kMostSeen files of each
+// part, from all over the source, up to the first that is there. Blocks.
+Status check_named_files(const Source& source, const char* root_key, const std::stop_token& stop) {
+  constexpr std::uint64_t kFewest = 4;  // that tell something of the root
+  const std::uint64_t spans = std::min(source.size(), Source::kMostSeen);
+  for (const SourceField& field : source.fields()) {
+    if (field.kind != SourceField::Kind::kPart) continue;
+    std::uint64_t missing = 0;
+    Status first;
+    bool is_there = false;
+    for (std::uint64_t i = 0; i < spans && !is_there; ++i) {
+      if (stop.stop_requested()) return {Code::kCancelled, "nobody waits for the source any more"};
+      const std::uint64_t end = source.size() * (i + 1) / spans;
+      const std::uint64_t item =
+          first_with_part(source, field.index, source.size() * i / spans, end);
+      if (item == end) continue;
+      const Result<std::unique_ptr<PartBytes>> file = source.open_part(item, field.index);
+      // An error of another kind is that of the file, and of the batch that wants it.
+      is_there = file || file.error().code() != Code::kDataLoss;
+      if (is_there) continue;
+      if (first.ok()) first = file.error();
+      ++missing;
+    }
+    if (is_there || missing < kFewest) continue;
+    return {Code::kNotFound, "none of the " + std::to_string(missing) + " files of '" + field.name +
+                                 "' that were looked at is there; is " + root_key +
+                                 " right? The first: " + first.message()};
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Source>> select_items(const SourceSpec& spec, std::unique_ptr<Source> source,
+                                             ListingMemory::SharePtr memory) {
   if (!spec.select) return source;
   UnknownNames unknown{.way_out = std::visit(PartHint(), spec.items)};
   if (spec.clips && spec.clips->sampling == ClipsSpec::Sampling::kWhole) {
@@ -75,6 +124,19 @@ Result<std::unique_ptr<Source>> open_items(const SourceSpec& spec, SourceOptions
     unknown.later_way_out = "write min_seconds and max_seconds in source.windows";
   }
   return select_from(std::move(source), *spec.select, std::move(unknown), std::move(memory));
+}
+
+Result<std::unique_ptr<Source>> open_items(const SourceSpec& spec, SourceOptions options) {
+  // The files of what was applied may come back.
+  const bool again = !options.dataset.empty();
+  const std::stop_token stop = options.stop;
+  ListingMemory::SharePtr memory = options.share();
+  SPDLD_ASSIGN(std::unique_ptr<Source> listed, std::visit(Open{options}, spec.items));
+  SPDLD_ASSIGN(std::unique_ptr<Source> source,
+               select_items(spec, std::move(listed), std::move(memory)));
+  const char* const root_key = std::visit(RootKey(), spec.items);
+  if (root_key != nullptr && !again) SPDLD_TRY(check_named_files(*source, root_key, stop));
+  return source;
 }
 
 }  // namespace

@@ -515,6 +515,40 @@ def test_a_file_that_a_table_names_must_be_there(
         next(iter(loader))
 
 
+@pytest.mark.parametrize("write", [write_json_table, write_csv_table, write_coco])
+def test_a_root_below_which_no_named_file_is_is_refused(
+    load: Callable[..., spdld.Loader], tmp_path: pathlib.Path, write: Callable[..., str]
+) -> None:
+    source = write(tmp_path, PARTS["ragged bytes"])
+    (tmp_path / "parts").rename(tmp_path / "moved")
+    told = (
+        r"none of the 8 files of 'x' that were looked at is there; is source\.(table|coco)\.root "
+        r"right\? The first: .*/parts/001\.bin is not there"
+    )
+    with pytest.raises(spdld.Error, match=told):
+        len(load(source))
+    # One that is there shows that the root is right.
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "moved" / "011.bin").rename(tmp_path / "parts" / "011.bin")
+    with pytest.raises(spdld.Error, match="is not there") as refused, load(source) as loader:
+        next(iter(loader))
+    assert "none of" not in str(refused.value)
+
+
+def test_a_selection_is_asked_for_its_own_files(
+    load: Callable[..., spdld.Loader], tmp_path: pathlib.Path
+) -> None:
+    with (tmp_path / "t.jsonl").open("w") as table:
+        for row in range(3000):
+            table.write(json.dumps({"x": f"{row}.bin", "n": row}) + "\n")
+    (tmp_path / "2999.bin").write_bytes(b"x")
+    source = "table: {file: t.jsonl, uri: {x: x}, values: {n: n}, optional: [x]}"
+    with pytest.raises(spdld.Error, match="none of the 1000 files of 'x'"):
+        len(load(source))
+    with load(source + ', select: {where: "n == 2999"}') as loader:
+        assert next(iter(loader)).uris == ["2999.bin"]
+
+
 def test_a_column_without_any_value_needs_a_type(
     load: Callable[..., spdld.Loader], tmp_path: pathlib.Path
 ) -> None:
