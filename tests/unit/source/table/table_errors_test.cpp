@@ -113,10 +113,17 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         WrongTable{"", "/t.jsonl has no rows"}, WrongTable{" \n\n", "/t.jsonl has no rows"},
         WrongTable{"{\"path\": \"a\", \"m\": 1}\n",
-                   "/t.jsonl:1:1: the object has no column 'n'; there are: 'path', 'm'"},
+                   "/t.jsonl:1:1: the object has no column 'n'; there are: 'path', 'm'; name "
+                   "the field under 'optional' if rows need not have it"},
+        WrongTable{"{\"path\": \"a\", \"n\": 1}\n{\"pth\": \"a\", \"n\": 1}\n",
+                   "/t.jsonl:2:1: the object has no column 'path'; did you mean 'pth'? Or name the "
+                   "field under 'optional' if rows need not have it"},
         WrongTable{"{\"path\": \"a\", \"n\": 1}\n{\"a file\": \"a\", \"n\": 1}\n",
-                   "/t.jsonl:2:1: the object has no column 'path'; there are: 'a file', 'n'"},
-        WrongTable{"{}", "/t.jsonl:1:1: the object has no column 'path'; there are none"},
+                   "/t.jsonl:2:1: the object has no column 'path'; there are: 'a file', 'n'; "
+                   "name the field under 'optional' if rows need not have it"},
+        WrongTable{"{}",
+                   "/t.jsonl:1:1: the object has no column 'path'; there are none; name the field "
+                   "under 'optional' if rows need not have it"},
         WrongTable{"{\"path\": \"a\", \"n\": 1}\n\n{\"path\": \"b\", \"n\": \"x\"}\n",
                    "/t.jsonl:3:20: 'n': holds text where int64 is what the rows before hold"},
         WrongTable{"{\"path\": 7, \"n\": 1}\n",
