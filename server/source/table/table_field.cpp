@@ -92,18 +92,30 @@ class JsonField final : public TableField {
   ColumnsBuilder texts_;
 };
 
-// A value as another type, if that has the same value, or one as near as float64 comes.
-bool convert(const Value& value, ValueType type, std::vector<double>& room, Value& converted) {
+// Holds what a converted value refers to.
+struct ConvertedRoom {
+  std::vector<double> numbers;
+  std::string text;
+};
+
+// A value as another type, if that has the same value, or one as near as float64 comes. An integer
+// is a text as it is one in CSV: its digits.
+bool convert(const Value& value, ValueType type, ConvertedRoom& room, Value& converted) {
   converted = value;
   if (type_of(value) == type) return true;
   if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+    if (type == ValueType::kText) {
+      room.text = std::to_string(*integer);
+      converted = std::string_view(room.text);
+      return true;
+    }
     converted = static_cast<double>(*integer);
     return type == ValueType::kFloat64;
   }
   const auto* list = std::get_if<std::span<const std::int64_t>>(&value);
   if (list == nullptr || type != ValueType::kFloat64List) return false;
-  room.assign(list->begin(), list->end());
-  converted = std::span<const double>(room);
+  room.numbers.assign(list->begin(), list->end());
+  converted = std::span<const double>(room.numbers);
   return true;
 }
 
@@ -146,12 +158,15 @@ class ValueField final : public TableField {
       for (std::uint64_t row = 0; row < absent; ++row) values_.add(0, no_value(type_));
     }
     Value converted;
-    if (!convert(value, type_, room_, converted)) {
+    // Only a declared text takes integers: of others, which of the rows is wrong is not known.
+    const bool is_mixed = !declared_ && type_ == ValueType::kText && type_of(value) != type_;
+    if (is_mixed || !convert(value, type_, room_, converted)) {
       // Integers become numbers as soon as one of them has a fraction.
       const bool widens = !declared_ && is_float(type_of(value)) && widen(type_of(value));
       if (!widens || !convert(value, type_, room_, converted)) {
         return fail("holds " + type_text(type_of(value)) + " where " + type_text(type_) +
-                    (declared_ ? " is wanted" : " is what the rows before hold"));
+                    (declared_ ? " is wanted" : " is what the rows before hold") +
+                    way_out_of(type_of(value)));
       }
     }
     begun_ = true;
@@ -211,6 +226,17 @@ class ValueField final : public TableField {
     return std::nullopt;
   }
 
+  // Of JSON values that have not one type.
+  std::string way_out_of(ValueType other) const {
+    const auto is_either = [&](ValueType a, ValueType b) {
+      return (type_ == a && other == b) || (type_ == b && other == a);
+    };
+    if (!declared_ && is_either(ValueType::kInt64, ValueType::kText))
+      return "; give the column the type text, {column: NAME, type: text}, which integers are, too";
+    if (declared_ && type_ != ValueType::kText) return {};
+    return "; as its text, {column: NAME, type: json} takes whatever a row has";
+  }
+
   bool widen(ValueType type) {
     const bool same_kind = (type_ == ValueType::kInt64 && type == ValueType::kFloat64) ||
                            (type_ == ValueType::kInt64List && type == ValueType::kFloat64List);
@@ -231,7 +257,7 @@ class ValueField final : public TableField {
   ValueType type_;  // of values_
   ColumnsBuilder values_;
   CellReader reader_;
-  std::vector<double> room_;
+  ConvertedRoom room_;
   bool begun_ = false;  // with JSON values, which settle type_
   // Of cells without a declared type: by kTypes, which of them all cells so far are.
   std::array<bool, kTypes.size()> may_be_ = {true, true, true, true, true};

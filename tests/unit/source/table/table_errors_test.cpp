@@ -124,8 +124,14 @@ INSTANTIATE_TEST_SUITE_P(
         WrongTable{"{}",
                    "/t.jsonl:1:1: the object has no column 'path'; there are none; name the field "
                    "under 'optional' if rows need not have it"},
-        WrongTable{"{\"path\": \"a\", \"n\": 1}\n\n{\"path\": \"b\", \"n\": \"x\"}\n",
-                   "/t.jsonl:3:20: 'n': holds text where int64 is what the rows before hold"},
+        WrongTable{
+            "{\"path\": \"a\", \"n\": 1}\n\n{\"path\": \"b\", \"n\": \"x\"}\n",
+            "/t.jsonl:3:20: 'n': holds text where int64 is what the rows before hold; give the "
+            "column the type text, {column: NAME, type: text}, which integers are, too"},
+        WrongTable{
+            "{\"path\": \"a\", \"n\": true}\n{\"path\": \"b\", \"n\": 1}\n",
+            "/t.jsonl:2:20: 'n': holds int64 where bool is what the rows before hold; as its "
+            "text, {column: NAME, type: json} takes whatever a row has"},
         WrongTable{"{\"path\": 7, \"n\": 1}\n",
                    "/t.jsonl:1:10: 'path': holds int64 where the name of a file is wanted"},
         WrongTable{"{\"path\": \"\", \"n\": 1}\n",

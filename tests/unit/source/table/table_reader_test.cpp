@@ -303,6 +303,17 @@ TEST(TableJson, MustBeJson) {
   EXPECT_THAT(table_error(with_json("/t.jsonl"), deep), HasSubstr("/t.jsonl:1:"));
 }
 
+TEST(TableText, IsAnIntegersDigitsWhereItIsDeclared) {
+  TableSpec spec = table_spec("/t.jsonl");
+  spec.values = {{.field = "n", .column = "n", .type = ValueType::kText}};
+  const Table table =
+      read(spec, "{\"path\": \"a\", \"n\": -7}\n{\"path\": \"a\", \"n\": \"x7\"}\n");
+  EXPECT_THAT(texts(table, "n"), ElementsAre("-7", "x7"));
+  EXPECT_THAT(table_error(spec, "{\"path\": \"a\", \"n\": 0.5}\n"),
+              HasSubstr("'n': holds float64 where text is wanted; as its text, {column: NAME, "
+                        "type: json} takes whatever a row has"));
+}
+
 TEST(TableJson, IsOneTypeForAllFieldsOfAColumn) {
   TableSpec spec = with_json("/t.jsonl");
   spec.values.push_back({.field = "m", .column = "n"});
