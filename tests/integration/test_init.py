@@ -211,6 +211,28 @@ def test_json_lines(load: Callable[..., Any], tmp_path: pathlib.Path) -> None:
         assert batch["tokens"][row].tolist() == [item] * item
 
 
+def test_json_lines_of_which_a_third_has_no_image(
+    load: Callable[..., Any], tmp_path: pathlib.Path
+) -> None:
+    turns = [{"from": "human", "value": "<image>"}]
+    with open(tmp_path / "chats.jsonl", "w") as file:
+        for i in range(ROWS):
+            row: dict[str, Any] = {"id": i if i % 2 else f"x{i}", "conversations": turns}
+            if i % 3 != 0:
+                (tmp_path / f"{i}.jpg").write_bytes(picture(i))
+                row |= {"image": f"{i}.jpg", "score": i / 2}
+            file.write(json.dumps(row) + "\n")
+    batch = load(tmp_path / "chats.jsonl")
+    assert len(batch.indices) == ROWS
+    for row, item in enumerate(batch.indices.tolist()):
+        there = item % 3 != 0
+        assert batch["image_present"][row] == batch["score_present"][row] == there
+        assert batch["image"][row].any() == there
+        assert batch["score"][row] == (item / 2 if there else 0)
+        assert batch["id"][row] == (str(item) if item % 2 else f"x{item}")
+        assert json.loads(batch["conversations"][row]) == turns
+
+
 def test_boxes_of_json_lines_follow_their_images(
     load_uncommented: Callable[..., Any], tmp_path: pathlib.Path
 ) -> None:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "base/text/counted.h"
 #include "base/text/printable.h"
@@ -24,7 +26,7 @@ using Column = TableStart::Column;
 constexpr std::size_t kMaxClassValues = 16;
 constexpr std::size_t kTried = 5;  // names of files, in folders that may be the root
 
-enum class ColumnKind { kText, kInteger, kNumber, kBool, kList, kMixed, kOther };
+enum class ColumnKind { kText, kInteger, kNumber, kBool, kList, kCode, kMixed, kOther, kNone };
 
 template <typename T>
 bool is_number(const std::string& text) {
@@ -60,8 +62,10 @@ ColumnKind kind_of(const Column& column, bool csv) {
     kinds.insert(csv ? kind_of_text(cell.get_ref<const std::string&>()) : kind_of(cell));
   if (kinds.contains(ColumnKind::kInteger) && kinds.contains(ColumnKind::kNumber))
     kinds.erase(ColumnKind::kInteger);
+  if (kinds.empty()) return ColumnKind::kNone;
   if (kinds.size() == 1) return *kinds.begin();
   if (kinds.contains(ColumnKind::kOther)) return ColumnKind::kOther;
+  if (!csv && kinds == std::set{ColumnKind::kText, ColumnKind::kInteger}) return ColumnKind::kCode;
   return csv ? ColumnKind::kText : ColumnKind::kMixed;
 }
 
@@ -72,10 +76,22 @@ const char* name_of(ColumnKind kind) {
     case ColumnKind::kNumber: return "numbers";
     case ColumnKind::kBool: return "true or false";
     case ColumnKind::kList: return "lists of numbers";
-    case ColumnKind::kMixed: return "values of several types";
-    case ColumnKind::kOther: return "no single values";
+    case ColumnKind::kCode: return "text, and integers as text";
+    case ColumnKind::kMixed: return "values of several types, each as its text";
+    case ColumnKind::kOther: return "each as its text, for json.loads";
+    case ColumnKind::kNone: return "which the first rows have not";
   }
   return "";
+}
+
+// What stands behind a field of `values`: the column, and its type where the rows do not tell.
+std::string column_text(const std::string& name, ColumnKind kind) {
+  switch (kind) {
+    case ColumnKind::kCode: return fmt::format("{{column: {}, type: text}}", name);
+    case ColumnKind::kMixed:
+    case ColumnKind::kOther: return fmt::format("{{column: {}, type: json}}", name);
+    default: return name;
+  }
 }
 
 // The texts of a column, if its cells are nothing else, and none is empty.
@@ -130,10 +146,13 @@ FileColumns find_files(const std::string& path, const TableStart& table,
     if (files.columns.empty()) files.root = rooted && !root ? "/" : *found;
     files.columns.push_back(&column);
   }
-  // An image rather than what belongs to it.
-  std::stable_partition(files.columns.begin(), files.columns.end(), [](const Column* column) {
-    return column->name.find("mask") == std::string::npos;
-  });
+  // An image rather than what belongs to it, and one that all rows have.
+  const auto rank = [&](const Column* column) {
+    return std::pair(column->name.find("mask") != std::string::npos,
+                     !table.is_in_each_row(*column));
+  };
+  std::stable_sort(files.columns.begin(), files.columns.end(),
+                   [&](const Column* a, const Column* b) { return rank(a) < rank(b); });
   if (!files.columns.empty()) return files;
   if (named != nullptr)
     throw Failure(kWrongUsage,
@@ -146,8 +165,8 @@ FileColumns find_files(const std::string& path, const TableStart& table,
   std::vector<std::string> names;
   for (const Column& column : table.columns) names.push_back("'" + printable(column.name) + "'");
   throw Failure(kWrongUsage,
-                fmt::format("no column of {} names images in each of its first rows: it has {}; a "
-                            "pipeline needs one, with names such as images/1.jpg",
+                fmt::format("no column of {} names images, and nothing else, in its first rows: it "
+                            "has {}; a pipeline needs one, with names such as images/1.jpg",
                             printable(path), listed(names)));
 }
 
@@ -177,8 +196,19 @@ void hint_at_files(const FileColumns& files, std::set<std::string>& taken, Draft
                                      names.size() == 1 ? "s" : "", uri));
 }
 
+// Says of the fields that some of the rows lack that a row need not have them.
+void add_optional(const TableStart& table, const std::vector<std::string>& fields, Draft& draft) {
+  if (fields.empty()) return;
+  draft.source.push_back(
+      fmt::format("  # Not all of the first {} have these; {}_present tells which rows do.",
+                  counted(table.rows, "row"), fields.front()));
+  draft.source.push_back(fmt::format("  optional: [{}]", fmt::join(fields, ", ")));
+}
+
 void add_values(const TableStart& table, const FileColumns& files, bool csv, Draft& draft) {
   std::set<std::string> taken{"image", "label"};
+  std::vector<std::string> optional;
+  if (!table.is_in_each_row(*files.columns.front())) optional.emplace_back("image");
   hint_at_files(files, taken, draft);
   std::vector<std::string> values;
   std::vector<std::string> comments;
@@ -196,12 +226,16 @@ void add_values(const TableStart& table, const FileColumns& files, bool csv, Dra
                                          kind == ColumnKind::kInteger
                                              ? "the numbers of classes"
                                              : "classes are numbered in the order of their names"));
-    } else if (kind == ColumnKind::kOther || kind == ColumnKind::kMixed ||
-               values.size() == kMaxClassValues) {
+      if (!table.is_in_each_row(column)) optional.emplace_back("label");
+    } else if (kind == ColumnKind::kNone || values.size() == kMaxClassValues) {
       comments.push_back(fmt::format("  # left out: {}, {}", name, name_of(kind)));
     } else {
       const std::string field = field_name(column.name, taken);
-      values.push_back(fmt::format("    {}: {:<19} # {}", field, name, name_of(kind)));
+      values.push_back(
+          fmt::format("    {}: {:<19} # {}", field, column_text(name, kind), name_of(kind)));
+      // An empty cell is a text as any other.
+      if (!table.is_in_each_row(column) && !(csv && kind == ColumnKind::kText))
+        optional.push_back(field);
       if (kind == ColumnKind::kList && are_boxes(column, csv))
         draft.hints.push_back(boxes_stage(field));
     }
@@ -209,6 +243,7 @@ void add_values(const TableStart& table, const FileColumns& files, bool csv, Dra
   if (!values.empty()) draft.source.emplace_back("  values:");
   draft.source.insert(draft.source.end(), values.begin(), values.end());
   draft.source.insert(draft.source.end(), comments.begin(), comments.end());
+  add_optional(table, optional, draft);
 }
 
 }  // namespace
@@ -219,12 +254,13 @@ Draft survey_table(const std::string& path, const std::optional<std::string>& ro
   const FileColumns files = find_files(path, table, root);
   std::vector<std::string> names;
   for (const Column& column : table.columns) names.push_back(column.name);
+  const bool each = table.is_in_each_row(*files.columns.front());
   Draft draft{.path = path, .root = files.root, .items = table.about_rows};
   draft.seen.push_back(fmt::format("{}{}; the columns are {}.", table.whole ? "" : "About ",
                                    counted(table.about_rows, "row"), listed(names, 24)));
   draft.source = {"table:", "  file: " + yaml_text(path), "  root: \"${root}\"",
-                  fmt::format("  uri: {:<23} # in the first rows, it names images that are there",
-                              yaml_text(files.columns.front()->name))};
+                  fmt::format("  uri: {:<23} # in the first rows{}, it names images that are there",
+                              yaml_text(files.columns.front()->name), each ? "" : " that have it")};
   add_values(table, files, csv, draft);
   return draft;
 }

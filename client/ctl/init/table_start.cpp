@@ -80,11 +80,22 @@ std::size_t read_csv(const std::string& path, std::string_view text, bool whole,
                    fmt::format("has {} columns in its first line and {} in row {}; is it the table "
                                "that its ending says?",
                                table.columns.size(), cells.size(), table.rows + 1));
-    for (std::size_t i = 0; i < cells.size(); ++i) table.columns[i].cells.emplace_back(cells[i]);
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (!cells[i].empty()) table.columns[i].cells.emplace_back(cells[i]);
+    }
     ++table.rows;
   }
   table.whole = whole && end == text.size();
   return end - begin;
+}
+
+// The one of this name, which is added if there is none.
+TableStart::Column& column_of(TableStart& table, const std::string& name) {
+  const auto found =
+      std::find_if(table.columns.begin(), table.columns.end(),
+                   [&](const TableStart::Column& column) { return column.name == name; });
+  if (found != table.columns.end()) return *found;
+  return table.columns.emplace_back(TableStart::Column{.name = name, .cells = {}});
 }
 
 std::size_t read_json_lines(const std::string& path, std::string_view text, bool whole,
@@ -102,13 +113,10 @@ std::size_t read_json_lines(const std::string& path, std::string_view text, bool
                    fmt::format("has no object in row {}: each line of a .jsonl is one, such as "
                                "{{\"image\": \"a.jpg\", \"caption\": \"a cat\"}}",
                                table.rows + 1));
-    if (table.rows == 0) {
-      for (const auto& [name, value] : row.items())
-        table.columns.push_back({.name = name, .cells = {}});
+    for (const auto& [name, value] : row.items()) {
+      TableStart::Column& column = column_of(table, name);
+      if (!value.is_null()) column.cells.push_back(value);
     }
-    std::erase_if(table.columns,
-                  [&](const TableStart::Column& column) { return !row.contains(column.name); });
-    for (TableStart::Column& column : table.columns) column.cells.push_back(row[column.name]);
     ++table.rows;
   }
   table.whole = whole && at == text.size();

@@ -540,13 +540,46 @@ TEST_F(InitTest, GuessesTheKeysOfJsonLines) {
       "\n\n"
       R"({"mask": "1-mask.png", "path": "1.png", "count": 2.5, "tags": ["b"], "ok": false})"
       "\n");
-  EXPECT_THAT(drafted("items.jsonl"),
-              AllOf(HasSubstr("uri: path"),
-                    HasSubstr("# mask names files, too: uri: {image: path, mask: mask}\n"),
-                    HasSubstr("- decode_image: {mode: rgb}\n"
-                              "  # - decode_image: {field: mask, mode: index}\n"),
-                    HasSubstr("count: count               # numbers"),
-                    HasSubstr("# left out: tags"), HasSubstr("ok: ok "), Not(HasSubstr("odd"))));
+  EXPECT_THAT(
+      drafted("items.jsonl"),
+      AllOf(HasSubstr("uri: path"),
+            HasSubstr("# mask names files, too: uri: {image: path, mask: mask}\n"),
+            HasSubstr("- decode_image: {mode: rgb}\n"
+                      "  # - decode_image: {field: mask, mode: index}\n"),
+            HasSubstr("count: count               # numbers"),
+            HasSubstr("tags: {column: tags, type: json} # each as its text"), HasSubstr("ok: ok "),
+            HasSubstr("odd: odd                 # integers"), HasSubstr("    optional: [odd]\n")));
+}
+
+TEST_F(InitTest, TakesColumnsThatSomeRowsLackAsOptional) {
+  write("1.png");
+  write("a.jsonl", R"({"id": 7, "conversations": [{"from": "human"}], "empty": null})"
+                   "\n"
+                   R"({"id": "x7", "image": "1.png", "conversations": [], "score": null})"
+                   "\n"
+                   R"({"id": 8, "image": null, "conversations": [], "score": 1, "mixed": 0.5})"
+                   "\n"
+                   R"({"id": 8, "image": "1.png", "conversations": [], "score": 1.5, "mixed": "a"})"
+                   "\n");
+  EXPECT_THAT(drafted("a.jsonl"),
+              AllOf(HasSubstr("uri: image                   # in the first rows that have it, it "
+                              "names images that are there\n"),
+                    HasSubstr("id: {column: id, type: text} # text, and integers as text\n"),
+                    HasSubstr("conversations: {column: conversations, type: json} #"),
+                    HasSubstr("score: score               # numbers\n"),
+                    HasSubstr("mixed: {column: mixed, type: json} #"),
+                    HasSubstr("# left out: empty, which the first rows have not\n"),
+                    HasSubstr("    # Not all of the first 4 rows have these; image_present tells "
+                              "which rows do.\n"
+                              "    optional: [image, score, mixed]\n")));
+}
+
+TEST_F(InitTest, TakesColumnsWithEmptyCellsAsOptionalButTexts) {
+  write("1.png");
+  write("a.csv", "some,path,caption,score,label\n,1.png,,,cat\n1.png,1.png,a,2,\n");
+  EXPECT_THAT(drafted("a.csv"), AllOf(HasSubstr("uri: path "), HasSubstr("# some names files, too"),
+                                      HasSubstr("score: score               # integers\n"),
+                                      HasSubstr("    optional: [score, label]\n")));
 }
 
 TEST_F(InitTest, HintsAtBoxesInAColumnOfLists) {
