@@ -168,6 +168,8 @@ void add_fields(const FirstSamples& samples, const std::string& shard, Draft& dr
   if (with_image >= samples.each.size()) return;
   draft.source.emplace_back(
       "  missing: skip               # samples without an image are left out");
+  draft.source.emplace_back(
+      "  # optional: image           # in place of 'missing', this keeps them, without one");
   draft.items = draft.items * with_image / samples.each.size();
 }
 

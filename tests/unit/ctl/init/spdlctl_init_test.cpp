@@ -387,7 +387,9 @@ TEST_F(InitTest, LeavesOutSamplesWithoutAnImage) {
   TarWriter tar;
   tar.file("0.txt", "a").file("0.png", "p").file("1.txt", "b");
   write("a.tar", tar.archive());
-  EXPECT_THAT(drafted("a.tar"), AllOf(HasSubstr("\n    missing: skip"), HasSubstr("{size: 1}")));
+  EXPECT_THAT(drafted("a.tar"),
+              AllOf(HasSubstr("\n    missing: skip"), HasSubstr("\n    # optional: image "),
+                    HasSubstr("{size: 1}")));
 }
 
 TEST_F(InitTest, TakesIntegersOfClsAsLabels) {
