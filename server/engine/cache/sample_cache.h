@@ -44,7 +44,7 @@ struct CachedItem {
 class SampleCache final : private CacheLog::Sink {
  public:
   struct Options {
-    std::string name;    // for people: "decoded files /data/train"
+    std::string name;         // for people: "decoded files /data/train"
     std::string origin = {};  // of the parts, as sources have it
     spec::CacheSpec::Form form = spec::CacheSpec::Form::kDecoded;
     spec::CacheSpec::Where where = spec::CacheSpec::Where::kRam;
