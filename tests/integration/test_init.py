@@ -47,9 +47,10 @@ def load(daemon: Any, tmp_path: pathlib.Path) -> Callable[..., Any]:
         file.parent.mkdir()
         done = init(path, "-o", file, *options)
         assert done.returncode == 0, done.stderr
-        loader = spdld.Loader(file, address=daemon.address)
-        with loader:
-            return next(iter(loader))
+        with spdld.Loader(file, address=daemon.address) as loader:
+            batch = next(iter(loader))
+            assert len(batch.uris) == len(batch.indices)  # asked while the loader is there
+            return batch
 
     return make
 
@@ -171,12 +172,13 @@ def test_validation_has_the_class_numbers_of_training(daemon: Any, tmp_path: pat
     assert done.returncode == 0, done.stderr
     with spdld.Loader(tmp_path / "p.yaml", address=daemon.address) as training:
         check_images(next(iter(training)), rows=3)
+        classes = training.class_to_idx
     with spdld.Loader(tmp_path / "p-val.yaml", address=daemon.address) as validation:
         (batch,) = validation
         check_images(batch, rows=2)
         assert batch.uris == ["cat/4.jpg", "eel/5.jpg"]
         assert batch["label"].tolist() == [0, 2]
-        assert validation.class_to_idx == training.class_to_idx
+        assert validation.class_to_idx == classes
 
 
 @pytest.mark.parametrize("where", ["relative", "absolute", "far"])

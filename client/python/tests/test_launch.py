@@ -204,7 +204,7 @@ def test_a_directory_with_other_things_in_it_is_not_used(notes, tmp_path) -> Non
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     (home / "thesis.tex").write_text("")
-    with pytest.raises(spdld.ConnectionError, match=r"holds thesis.tex"):
+    with pytest.raises(spdld.ConnectionError, match=r"holds 'thesis.tex' and is no runtime_dir"):
         _launch.ensure(home)
     assert (home / "thesis.tex").exists()
 
