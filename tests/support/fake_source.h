@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstring>
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,7 +94,8 @@ class FakeSource final : public source::Source {
     if (on_given) on_given(item, out);
     if (const auto failure = failures_.find(item); failure != failures_.end())
       return failure->second;
-    std::memcpy(out.bytes.resize(items_[item].size()), items_[item].data(), items_[item].size());
+    const auto bytes = std::as_bytes(std::span(items_[item]));  // of an empty item: none
+    std::copy(bytes.begin(), bytes.end(), out.bytes.resize(bytes.size()));
     set_only_part(out);
     return {};
   }
