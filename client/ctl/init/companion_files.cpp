@@ -151,8 +151,8 @@ Numbers numbers_in(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   file.read(head.data(), head.size());
   if (!file || std::string_view(head.data(), 8) != "\x89PNG\r\n\x1a\n") return Numbers::kNone;
-  const int depth = head[24];
-  const int color = head[25];
+  const auto depth = static_cast<unsigned char>(head[24]);
+  const auto color = static_cast<unsigned char>(head[25]);
   if (color == 3) return Numbers::kNarrow;
   if (color != 0) return Numbers::kNone;
   return depth == 16 ? Numbers::kWide : Numbers::kNarrow;
