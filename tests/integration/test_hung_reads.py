@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import pathlib
 import signal
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from daemon import build_dir
 from integration.hung_mount import GETATTR, LOOKUP, OPEN, OPENDIR, READ, HungMount
 from integration.ranks import Rank, indices
 
@@ -287,6 +287,7 @@ def test_a_daemon_that_dies_while_storage_hangs_is_followed_by_another_and_ranks
     wait_until: Callable[..., Any],
     write_large_pipeline: Callable[..., pathlib.Path],
     dataset: Any,
+    spawn: Callable[..., Any],
     tmp_path: pathlib.Path,
     call: int,
     number: int,
@@ -297,20 +298,19 @@ def test_a_daemon_that_dies_while_storage_hangs_is_followed_by_another_and_ranks
     batches = [rank.next()]
     stuck.next()
     sick.hang(call=call)
-    with contextlib.ExitStack() as ended_later:
-        if call == READ:
-            stuck.ask("next")
-        else:
-            listing = write_large_pipeline(
-                dataset,
-                name="other",
-                source={"files": {"root": str(tmp_path / "sick"), "pattern": "*/*.jpg"}},
-            )
-            pool = ended_later.enter_context(concurrent.futures.ThreadPoolExecutor())
-            pool.submit(daemon.ctl, "apply", "-f", listing, check=False)
-        wait_until(lambda: sick.waiting > 0, "a call that hangs")
-        daemon.signal(number)
-        wait_until(lambda: state_of(daemon.pid) == "Z", "the daemon to die")
+    if call == READ:
+        stuck.ask("next")
+    else:
+        listing = write_large_pipeline(
+            dataset,
+            name="other",
+            source={"files": {"root": str(tmp_path / "sick"), "pattern": "*/*.jpg"}},
+        )
+        apply = (str(build_dir() / "bin/spdlctl"), "--address", daemon.address, "apply", "-f")
+        spawn("import subprocess, sys; subprocess.run(sys.argv[1:])", *apply, str(listing))
+    wait_until(lambda: sick.waiting > 0, "a call that hangs")
+    daemon.signal(number)
+    wait_until(lambda: state_of(daemon.pid) == "Z", "the daemon to die")
     dead = daemon.desert()
     assert sick.waiting > 0, "a thread of it hangs still"
     daemon.start()
