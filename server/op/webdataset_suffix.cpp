@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text/ascii.h"
 #include "base/text/printable.h"
 
 namespace spdld {
@@ -33,14 +34,6 @@ Status check_spelling(std::string_view suffix) {
 }
 
 }  // namespace
-
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
 
 Result<SuffixKind> suffix_kind(std::string_view suffix) {
   constexpr std::array<std::string_view, 5> kPickles{"pyd", "pickle", "pkl", "pth", "pt"};

@@ -24,7 +24,4 @@ Result<SuffixKind> suffix_kind(std::string_view suffix);
 // comes twice, or is of another kind than the first.
 Result<std::vector<std::string>> split_suffixes(std::string_view text);
 
-// `text` with A to Z as a to z.
-std::string lower_case(std::string_view text);
-
 }  // namespace spdld

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/text/ascii.h"
 #include "base/text/near_names.h"
 #include "op/webdataset_suffix.h"
 #include "spec/extends.h"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <compare>
 #include <filesystem>
 #include <fstream>
@@ -29,12 +28,6 @@ constexpr std::size_t kMostLasts = 8;      // directories beside each other belo
 constexpr std::uint64_t kMaxText = 65536;  // bytes
 
 bool starts_word(char c) { return c == '_' || c == '-' || c == '.'; }
-
-std::string lower(std::string_view text) {
-  std::string small(text);
-  for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return small;
-}
 
 // A relative path, taken apart as companions name its parts.
 struct Parts {
@@ -102,23 +95,21 @@ std::optional<std::string> companion_of(const Rule& rule, const std::string& pat
 
 // `deep`: items lie in directories that the pattern has to name.
 std::string pattern_of(const Rule& rule, bool deep) {
-  const auto literal = [](std::string_view text) {
-    std::string doubled;
-    for (const char c : text) doubled.append(c == '$' ? 2 : 1, c);
-    return doubled;
-  };
   std::string pattern;
   switch (rule.place) {
     case Rule::Place::kBeside: pattern = deep ? "${dir}/" : ""; break;
     case Rule::Place::kOtherTop:
-      pattern = literal(rule.directory) + (deep ? "/${subdir}/" : "/");
+      pattern = without_variables(rule.directory) + (deep ? "/${subdir}/" : "/");
       break;
-    case Rule::Place::kBelow: pattern = literal(rule.directory) + (deep ? "/${dir}/" : "/"); break;
+    case Rule::Place::kBelow:
+      pattern = without_variables(rule.directory) + (deep ? "/${dir}/" : "/");
+      break;
     case Rule::Place::kOtherLast:
-      pattern = "${dir%" + rule.own + "}" + literal(rule.directory) + "/";
+      pattern = "${dir%" + rule.own + "}" + without_variables(rule.directory) + "/";
       break;
   }
-  return pattern + (rule.cut.empty() ? "${stem}" : "${stem%" + rule.cut + "}") + literal(rule.rest);
+  return pattern + (rule.cut.empty() ? "${stem}" : "${stem%" + rule.cut + "}") +
+         without_variables(rule.rest);
 }
 
 // Whether a directory or a part of a name says that there are masks.
@@ -127,7 +118,7 @@ bool names_masks(std::string_view text) {
       "mask", "segm", "label", "annot", "trima", "matte", "groundtruth", "ground_tr", "gtfine"};
   constexpr std::array<std::string_view, 10> kWhole{"gt",  "seg",    "ann",     "anns", "target",
                                                     "lbl", "labels", "targets", "y",    "gtcoarse"};
-  const std::string small = lower(text);
+  const std::string small = lower_case(text);
   return std::any_of(kWithin.begin(), kWithin.end(),
                      [&](std::string_view each) { return small.find(each) != small.npos; }) ||
          std::find(kWhole.begin(), kWhole.end(), small) != kWhole.end();
@@ -135,7 +126,7 @@ bool names_masks(std::string_view text) {
 
 // How well a mask serves, by its name: numbers of classes before those of objects and colours.
 int mask_rank(const std::string& path) {
-  const std::string small = lower(path);
+  const std::string small = lower_case(path);
   const auto has = [&](std::string_view word) { return small.find(word) != small.npos; };
   if (has("trainid")) return 0;
   if (has("labelid")) return 1;
@@ -424,7 +415,7 @@ void Pairing::name_fields(std::vector<std::pair<Rule, CompanionFiles>>& companio
   std::set<std::string> taken{"image", "video", "audio", "label"};
   for (auto& [rule, each] : companions) {
     const std::string word = last_word(rule.rest);
-    std::string name = lower(word.empty() ? rule.directory : word);
+    std::string name = lower_case(word.empty() ? rule.directory : word);
     if (each.is_mask() && !taken.contains("mask")) name = "mask";
     if (each.kind == CompanionFiles::Kind::kText &&
         (name.empty() || name.starts_with("caption") || name.starts_with("text")))
@@ -440,7 +431,8 @@ std::vector<std::pair<Rule, CompanionFiles>> Pairing::companions() const {
     if (std::optional<CompanionFiles> each = judge(rule))
       found.emplace_back(rule, *std::move(each));
   }
-  // What is read comes first, of masks the best, and of the others those that more items have.
+  // The pipeline's own fields come before comments, better masks before others, and then what most
+  // items have.
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     const auto rank = [](const CompanionFiles& each) {
       return std::tuple(!each.why_not.empty(), mask_rank(each.such),

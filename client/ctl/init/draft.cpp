@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -32,18 +31,10 @@ bool is_plain(std::string_view text) {
   constexpr std::array<std::string_view, 12> kOthers{"null", "true", "false", "yes", "no",  "on",
                                                      "off",  "y",    "n",     "nan", "inf", "none"};
   if (text.empty() || !(is_letter(text[0]) || text[0] == '/')) return false;
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return std::find(kOthers.begin(), kOthers.end(), lower) == kOthers.end() &&
+  return std::find(kOthers.begin(), kOthers.end(), lower_case(text)) == kOthers.end() &&
          std::all_of(text.begin(), text.end(), [](char c) {
            return is_letter(c) || is_digit(c) || c == '_' || c == '/' || c == '.' || c == '-';
          });
-}
-
-std::string without_variables(std::string_view text) {
-  std::string doubled;
-  for (const char c : text) doubled.append(c == '$' ? 2 : 1, c);
-  return doubled;
 }
 
 std::string in_quotes(std::string_view text) {
@@ -91,7 +82,7 @@ std::string order_of(const Draft& draft) {
   return text + (draft.has_validation ? "\n" : "; for validation: none\n");
 }
 
-// What `batch` has beside its size.
+// The keys of `batch` that follow its size, each with a comma before it.
 std::string rest_of_batch(const Draft& draft) {
   std::string text;
   if (draft.validation) text += ", last: pad";
@@ -183,6 +174,12 @@ std::string variables_of(const Draft& draft) {
 }
 
 }  // namespace
+
+std::string without_variables(std::string_view text) {
+  std::string doubled;
+  for (const char c : text) doubled.append(c == '$' ? 2 : 1, c);
+  return doubled;
+}
 
 std::string yaml_text(std::string_view text) {
   return is_plain(text) ? std::string(text) : in_quotes(without_variables(text));

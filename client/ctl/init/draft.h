@@ -31,6 +31,8 @@ struct Draft {
   bool has_validation = false;              // a pipeline of its own
 };
 
+// `text` with each $ doubled, as it stands for itself in YAML of pipelines.
+std::string without_variables(std::string_view text);
 // `text` as one YAML scalar in which no variable stands. Throws Failure if it is no UTF-8.
 std::string yaml_text(std::string_view text);
 // The same of a text that has "${root}" in front.

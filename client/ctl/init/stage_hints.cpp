@@ -63,9 +63,7 @@ bool is_number_list(const Json& value) {
 }
 
 bool may_be_boxes(std::string_view name, std::size_t numbers) {
-  std::string lower(name);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return numbers % 4 == 0 && lower.find("box") != std::string::npos;
+  return numbers % 4 == 0 && lower_case(name).find("box") != std::string::npos;
 }
 
 std::string boxes_stage(const std::string& field) {

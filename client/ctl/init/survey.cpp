@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
 #include <utility>
 
+#include "base/text/ascii.h"
 #include "base/text/printable.h"
 #include "ctl/failure.h"
 #include "ctl/swap_options.h"
@@ -63,9 +63,7 @@ const ForeignFormat* foreign_at(const std::string& path) {
 
 std::string ending_of(std::string_view name) {
   const std::size_t dot = name.rfind('.');
-  std::string ending(dot == std::string_view::npos ? "" : name.substr(dot + 1));
-  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return ending;
+  return dot == std::string_view::npos ? "" : lower_case(name.substr(dot + 1));
 }
 
 std::optional<Draft::Kind> media_kind(std::string_view name) {

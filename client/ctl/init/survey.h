@@ -29,7 +29,7 @@ Draft survey_shards(const std::string& folder, const std::vector<std::string>& n
 Draft survey_table(const std::string& path, const std::optional<std::string>& root);
 Draft survey_coco(const std::string& path, const std::optional<std::string>& root);
 
-// What a file of another tool is, by its name or its content. Null: that is not known.
+// The format that a file has of those that are not read, by its name or content. Null: none.
 const ForeignFormat* foreign_at(const std::string& path);
 // By its ending: what may be decoded of it.
 std::optional<Draft::Kind> media_kind(std::string_view name);

@@ -84,7 +84,7 @@ const char* name_of(ColumnKind kind) {
   return "";
 }
 
-// What stands behind a field of `values`: the column, and its type where the rows do not tell.
+// The value of a field of `values`: the column's name, with a type where the rows do not tell it.
 std::string column_text(const std::string& name, ColumnKind kind) {
   switch (kind) {
     case ColumnKind::kCode: return fmt::format("{{column: {}, type: text}}", name);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text/ascii.h"
+
 namespace spdld {
 namespace {
 
@@ -164,6 +166,15 @@ constexpr std::string_view kOnBatches =
     "Loader(..., map=)";
 constexpr std::string_view kOnSpectra =
     "there is no such op: torchaudio does it on batches, on the GPU or in Loader(..., map=)";
+constexpr std::string_view kFloats =
+    "write to_dtype: {dtype: float32, scale: true}; normalize does that by itself";
+constexpr std::string_view kGray = "write it in decode_image: {mode: gray}";
+constexpr std::string_view kDecode =
+    "name what is decoded: decode_image, decode_audio, decode_video, decode_json or decode_npy";
+constexpr std::string_view kFlipped = "write 'random_horizontal_flip'; {p: 1} flips each image";
+constexpr std::string_view kOwnFunction =
+    "there is no such op: a function of your own is Loader(..., map=)";
+constexpr std::string_view kNoStage = "it is no stage: write 'batch' beside 'stages'";
 constexpr std::string_view kMode = "leave it out: decode_image makes RGB, or what its 'mode' says";
 
 // Of torchvision, torchaudio, albumentations, WebDataset and HF, by their names as ops are called.
@@ -175,25 +186,17 @@ constexpr std::array kTransforms = {
     Transform{"to_pure_tensor", kTensors},
     Transform{"pil_to_tensor", kTensors},
     Transform{"to_pil_image", "leave it out: there are no PIL images"},
-    Transform{"convert_image_dtype",
-              "write to_dtype: {dtype: float32, scale: true}; normalize "
-              "does that by itself"},
-    Transform{"to_float",
-              "write to_dtype: {dtype: float32, scale: true}; normalize does that by "
-              "itself"},
+    Transform{"convert_image_dtype", kFloats},
+    Transform{"to_float", kFloats},
     Transform{"rgb", kMode},
     Transform{"to_rgb", kMode},
     Transform{"convert", kMode},
-    Transform{"grayscale", "write it in decode_image: {mode: gray}"},
-    Transform{"to_gray", "write it in decode_image: {mode: gray}"},
-    Transform{"decode",
-              "name what is decoded: decode_image, decode_audio, decode_video, "
-              "decode_json or decode_npy"},
-    Transform{"decoder",
-              "name what is decoded: decode_image, decode_audio, decode_video, "
-              "decode_json or decode_npy"},
-    Transform{"hflip", "write 'random_horizontal_flip'; {p: 1} flips each image"},
-    Transform{"horizontal_flip", "write 'random_horizontal_flip'; {p: 1} flips each image"},
+    Transform{"grayscale", kGray},
+    Transform{"to_gray", kGray},
+    Transform{"decode", kDecode},
+    Transform{"decoder", kDecode},
+    Transform{"hflip", kFlipped},
+    Transform{"horizontal_flip", kFlipped},
     Transform{"smallest_max_size", "write resize: {size: N}, the short side"},
     Transform{"scale_jitter", kOnBatches},
     Transform{"vflip", kOnBatches},
@@ -219,9 +222,9 @@ constexpr std::array kTransforms = {
     Transform{"mixup", kOnBatches},
     Transform{"cut_mix", kOnBatches},
     Transform{"cutmix", kOnBatches},
-    Transform{"lambda", "there is no such op: a function of your own is Loader(..., map=)"},
-    Transform{"map", "there is no such op: a function of your own is Loader(..., map=)"},
-    Transform{"map_dict", "there is no such op: a function of your own is Loader(..., map=)"},
+    Transform{"lambda", kOwnFunction},
+    Transform{"map", kOwnFunction},
+    Transform{"map_dict", kOwnFunction},
     Transform{"frequency_masking", kOnSpectra},
     Transform{"time_masking", kOnSpectra},
     Transform{"spec_augment", kOnSpectra},
@@ -229,14 +232,13 @@ constexpr std::array kTransforms = {
     Transform{"pitch_shift", kOnSpectra},
     Transform{"tokenize", "there is no such op: a tokenizer runs in Loader(..., map=)"},
     Transform{"shuffle", "the order is no stage: write 'shuffle' beside 'stages'"},
-    Transform{"batch", "it is no stage: write 'batch' beside 'stages'"},
-    Transform{"batched", "it is no stage: write 'batch' beside 'stages'"},
+    Transform{"batch", kNoStage},
+    Transform{"batched", kNoStage},
     Transform{"to_tuple", "leave it out: Loader(..., output=(\"image\", \"label\")) makes tuples"},
 };
 
-bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_lower(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
-char lower(char c) { return is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c; }
+// A capital letter behind one of these begins a word.
+bool ends_word(char c) { return is_lower(c) || is_digit(c); }
 
 }  // namespace
 
@@ -253,8 +255,7 @@ const ForeignFormat* foreign_content(std::string_view head) {
 }
 
 const ForeignFormat* foreign_file(std::string_view path) {
-  std::string name(path.substr(path.rfind('/') + 1));
-  std::transform(name.begin(), name.end(), name.begin(), lower);
+  const std::string name = lower_case(path.substr(path.rfind('/') + 1));
   const ForeignFormat* found = nullptr;
   std::size_t longest = 0;  // ".nii.gz" is more than ".gz"
   for (const Format& each : kFormats) {
@@ -282,10 +283,10 @@ std::string op_name_of(std::string_view transform) {
     const char c = transform[i];
     const bool begins =
         is_upper(c) && i > 0 &&
-        (is_lower(transform[i - 1]) || (is_upper(transform[i - 1]) && i + 1 < transform.size() &&
-                                        is_lower(transform[i + 1]) && !is_upper(transform[i + 1])));
+        (ends_word(transform[i - 1]) ||
+         (is_upper(transform[i - 1]) && i + 1 < transform.size() && ends_word(transform[i + 1])));
     if (begins) name += '_';
-    name += c == '-' || c == ' ' ? '_' : lower(c);
+    name += c == '-' || c == ' ' ? '_' : lower_case(c);
   }
   return name;
 }

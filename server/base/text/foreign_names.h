@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-// What people bring from other tools: files of other formats, and transforms of other libraries.
-// One table for messages of apply, of items and of `spdlctl init`.
+// Formats and transforms of other tools, and what to write here in their place: for messages of
+// apply, of items and of `spdlctl init`.
 namespace spdld {
 
 struct ForeignFormat {
@@ -14,7 +14,7 @@ struct ForeignFormat {
   std::string_view what;  // what to do with it here
 };
 
-// What stands in a repository in place of a large file. It is text, as other formats are not.
+// The format of the small text file that a repository holds in place of a large file.
 inline constexpr std::string_view kLfsPointer = "a pointer of Git LFS";
 // So many first bytes of a file tell what it is.
 inline constexpr std::size_t kForeignHead = 352;
@@ -27,8 +27,8 @@ std::string described(const ForeignFormat& format);
 
 // A transform's name as ops are called here: "RandomResizedCrop(224)" is random_resized_crop.
 std::string op_name_of(std::string_view transform);
-// What to do in place of a transform that is no op here, by its name as ops are called; empty: the
-// table does not know it.
+// The way out for a transform that is no op here, by its name in the form of ops' names; empty: the
+// table does not have it.
 std::string_view instead_of_transform(std::string_view op_name);
 
 }  // namespace spdld

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "op/webdataset_suffix.h"
+#include "base/text/ascii.h"
 
 namespace spdld::source {
 

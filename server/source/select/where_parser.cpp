@@ -9,7 +9,6 @@
 
 #include "base/text/ascii.h"
 #include "base/text_place.h"
-#include "op/webdataset_suffix.h"
 #include "source/bytes/shown_columns.h"
 
 namespace spdld::source {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "base/text/ascii.h"
 #include "base/text/printable.h"
-#include "op/webdataset_suffix.h"
 #include "source/tar/archive_kind.h"
 
 namespace spdld::source {
