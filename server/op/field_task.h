@@ -43,8 +43,11 @@ class SampleInput {
   virtual void set_value(std::size_t i, const Value& value) = 0;
 
   // Whether nobody wants the row any more. Work that may last looks at it between its steps and
-  // rows of pixels, and ends with any error.
+  // rows of pixels, and ends with any error, such as check_wanted()'s.
   bool is_dropped() const { return dropped != nullptr && dropped->load(std::memory_order_relaxed); }
+  Status check_wanted() const {
+    return is_dropped() ? Status(Code::kCancelled, "nobody wants it any more") : Status();
+  }
 
   const std::atomic<bool>* dropped = nullptr;  // set by another thread; null: it is never
   std::uint64_t key = 0;                       // seeds the draws of this sample

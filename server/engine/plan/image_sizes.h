@@ -12,7 +12,7 @@
 
 namespace spdld::engine {
 
-// What is known of the sizes of a field's pictures before its rows are made.
+// Sizes of a field's pictures, as far as they are known before its rows are made.
 struct PictureSizes {
   std::optional<Size> one = std::nullopt;  // of all that were looked at
   std::string differing = {};              // two of them that differ: "a.jpg has 32x32 pixels, …"

@@ -17,15 +17,12 @@ class WantedRows final : public RowSink {
       : pass_(pass), sample_(sample) {}
 
   void row(int y, const std::uint8_t* pixels) override {
-    dropped_ = dropped_ || sample_.is_dropped();
-    if (!dropped_) pass_.row(y, pixels);
+    if (!sample_.is_dropped()) pass_.row(y, pixels);
   }
-  bool were_dropped() const { return dropped_; }
 
  private:
   transform::ImagePass& pass_;
   const SampleInput& sample_;
-  bool dropped_ = false;
 };
 
 }  // namespace
@@ -110,7 +107,7 @@ Status ImageSteps::execute(const Geometry& chain, RegionReader& picture, const S
   if (region.width > 0 && region.height > 0) {
     WantedRows rows(pass_, sample);
     SPDLD_TRY(picture.read(region, rows));
-    if (rows.were_dropped()) return {Code::kCancelled, "nobody wants it any more"};
+    SPDLD_TRY(sample.check_wanted());  // or the pass lacks rows
   }
   pass_.finish();
   return {};

@@ -13,10 +13,10 @@
 
 namespace spdld::engine {
 
-// Some items of a source, spread over it, that are fetched for a look at them. Fetches may end
-// after whoever looks has lost patience: it keeps itself alive until then, and a source is not gone
-// before it has answered. An item is dropped as soon as it was looked at, or if it comes too late:
-// others may wait for the room that it takes. Used by one thread; fetches end on any.
+// Fetches some items from all over a source, for a look at them. A fetch may end after the one who
+// looks has stopped waiting: this object keeps itself alive until then, and a source lives until it
+// has answered. An item's bytes are let go of once it was looked at, or if it comes too late, as
+// other fetches may wait for that room. Used by one thread; fetches end on any.
 class SomeItems final : public source::FetchSink, public std::enable_shared_from_this<SomeItems> {
  public:
   struct Item {

@@ -25,7 +25,7 @@ Result<std::uint64_t> VideoWorker::run(SampleInput& sample, std::span<RowOutput>
   if (row.data == nullptr) return row.needs_bytes;
   kept_bytes_ = std::max(kept_bytes_, taken);
   for (;;) {
-    if (sample.is_dropped()) return error(Code::kCancelled, "nobody wants it any more");
+    SPDLD_TRY(sample.check_wanted());
     SPDLD_ASSIGN(const bool found, decoder_->next());
     if (!found) return 0;
     SPDLD_TRY(place(*clip, sample, row.data, out.subspan(1)));

@@ -75,7 +75,7 @@ class AudioWorker final : public FieldWorker {
     SPDLD_TRY(check_length());
     if (steps_.empty()) make_steps();
     for (std::size_t i = 0; i < steps_.size(); ++i) {
-      if (sample.is_dropped()) return error(Code::kCancelled, "nobody wants it any more");
+      SPDLD_TRY(sample.check_wanted());
       make_room(made++);
       SPDLD_TRY(
           steps_[i]->run(sound_, scratch_, KeyedRng(mix64(sample.key, task_.steps[i].draw_key))));
