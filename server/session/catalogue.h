@@ -91,8 +91,7 @@ struct CatalogueOptions {
   std::size_t pipelines_per_user = 256;             // applied; not of trusted users
   std::shared_ptr<BufferMemory> buffers = nullptr;  // of files that are read; null: unbounded
   // Of what the items of datasets take.
-  std::shared_ptr<ListingMemory> memory =
-      std::make_shared<ListingMemory>(std::uint64_t{1} << 60, TrustedUsers());
+  std::shared_ptr<ListingMemory> memory = ListingMemory::unbounded();
   // Tells what media files hold; outlives the catalogue. Null: clips of them are refused.
   const source::MediaProber* prober = nullptr;
   Reaper* reaper = nullptr;  // for sources that nobody has any more; it outlives them all

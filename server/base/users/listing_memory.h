@@ -15,15 +15,15 @@
 
 namespace spdld {
 
-// What the items of datasets take in memory for as long as these are open: names, values, indexes,
-// lengths. Counted for the user who had them listed, whoever shares them; one user may have a
-// limited sum, unless it is a trusted one, and all of them together kUsers times as much. Its
-// shares keep it alive. Thread-safe; no other lock is taken under its own.
+// Counts the memory of datasets that are open: names of items, values, indexes, lengths. It counts
+// for the user who had a dataset listed, whoever else reads it. One user may have a limited sum,
+// unless it is a trusted one, and all users together kUsers times as much. Its shares keep it
+// alive. Thread-safe; no other lock is taken under its own.
 class ListingMemory : public std::enable_shared_from_this<ListingMemory> {
  public:
   static constexpr std::uint64_t kUsers = 4;
 
-  // What one listing has of it, given back when the share ends. Thread-safe.
+  // The memory of one listing, given back when the share ends. Thread-safe.
   class Share {
    public:
     Share(std::shared_ptr<ListingMemory> all, uid_t uid) : all_(std::move(all)), uid_(uid) {}
@@ -49,6 +49,10 @@ class ListingMemory : public std::enable_shared_from_this<ListingMemory> {
 
   ListingMemory(std::uint64_t limit_per_user, TrustedUsers trusted)
       : limit_(limit_per_user), trusted_(std::move(trusted)) {}
+
+  static std::shared_ptr<ListingMemory> unbounded() {
+    return std::make_shared<ListingMemory>(std::uint64_t{1} << 60, TrustedUsers());
+  }
 
   SharePtr share(uid_t uid) { return std::make_shared<Share>(shared_from_this(), uid); }
   // None: the user is bound by what all have together alone.

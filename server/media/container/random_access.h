@@ -12,7 +12,7 @@ namespace spdld::media {
 // length before it, in so many bytes. 0: by start codes.
 std::size_t nal_length_bytes(std::string_view codec, std::span<const std::byte> extradata);
 
-// What a decoder that begins at a packet makes of the picture in it and of those behind it.
+// Which pictures come out right if a decoder begins at a packet: the one in it and those behind it.
 enum class Refresh : std::uint8_t {
   kFull,     // all of them, as far as is known
   kGradual,  // those from some pictures on: each renews a part (H.264's recovery points)

@@ -23,7 +23,7 @@ class KeyPictures {
 
   // Whether flags of key packets may be wrong at all.
   bool can_differ() const { return by_units_; }
-  // What a decoder that begins at the packet makes of what follows is the same as at its begin.
+  // Whether a decoder that begins at the packet gives the same pictures as one that began before.
   bool is_full(std::span<const std::byte> head) const;
   // Whether look() tells something of the packet, which is the next one of the stream.
   bool wants(const MediaPacket& packet) const;

@@ -91,7 +91,7 @@ class ClipDecoder final : public VideoDecoder {
   bool is_gradual_ = false;           // StreamInfo::refreshes_gradually, or as its packets tell
   std::string report_;                // FFmpeg's first
   std::int64_t begin_pts_ = kNoTime;  // of the packet with which it began last
-  // What is shown before this time is not whole: the decoder began without what it is made of.
+  // Pictures before this time may be damaged: the decoder began behind pictures that they refer to.
   std::int64_t whole_from_ = kNoTime;
   std::int64_t fed_pts_ = kNoTime;  // of the packet given last, for messages
   std::int64_t pts_ = kNoTime;

@@ -6,9 +6,7 @@
 namespace spdld::source {
 
 SourceOptions::SourceOptions(IoPool& pool)
-    : io(pool),
-      reader(Access::trusted()),
-      memory(std::make_shared<ListingMemory>(std::uint64_t{1} << 60, TrustedUsers())) {}
+    : io(pool), reader(Access::trusted()), memory(ListingMemory::unbounded()) {}
 SourceOptions::SourceOptions(SourceOptions&&) noexcept = default;
 SourceOptions::~SourceOptions() = default;
 
