@@ -29,13 +29,13 @@
 #include "engine/file_prober.h"
 #include "engine/plan/builtin_ops.h"
 #include "media/jpeg_scan/seek_indexes.h"
-#include "session/catalogue.h"
+#include "pipeline/catalogue.h"
 #include "session/session_service.h"
 #include "session/sessions.h"
-#include "session/store.h"
 #include "source/file/access.h"
 #include "source/file/io_pool.h"
 #include "spec/connection_bounds.h"
+#include "store/store.h"
 
 namespace spdld {
 namespace {
@@ -145,7 +145,7 @@ session::JpegView view_of(const media::SeekIndexes& indexes) {
 // In the order in which they are made; what is below may use what is above.
 struct Daemon::Parts {
   Parts(const spec::DaemonConfig& daemon_config, DaemonOptions daemon_options,
-        delivery::RuntimeLock runtime_lock, std::unique_ptr<session::Store> opened)
+        delivery::RuntimeLock runtime_lock, std::unique_ptr<store::Store> opened)
       : config(daemon_config),
         options(std::move(daemon_options)),
         lock(std::move(runtime_lock)),
@@ -204,14 +204,14 @@ struct Daemon::Parts {
   const DaemonOptions options;
   const SystemClock clock;
   delivery::RuntimeLock lock;
-  std::unique_ptr<session::Store> store;
+  std::unique_ptr<store::Store> store;
   Reaper reaper;
   engine::Executor executor;
   const engine::FileProber prober;  // reads in `io` compare files by it
   source::IoPool io;
   engine::SampleCaches caches;
   const std::shared_ptr<media::SeekIndexes> seek_indexes;
-  session::Catalogue catalogue;
+  pipeline::Catalogue catalogue;
   delivery::ArenaBudget budget;
   delivery::ArenaPool arenas;
   const std::unique_ptr<delivery::Devices> devices;
@@ -235,7 +235,7 @@ Daemon::~Daemon() { (void)stop(); }
 Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
                                               const DaemonOptions& options) {
   SPDLD_ASSIGN(delivery::RuntimeLock lock, delivery::RuntimeLock::take(config.runtime_dir));
-  SPDLD_ASSIGN(std::unique_ptr<session::Store> store, session::Store::open(config.state_dir));
+  SPDLD_ASSIGN(std::unique_ptr<store::Store> store, store::Store::open(config.state_dir));
   SPDLD_ASSIGN(const std::vector<std::string> files, spec::pipeline_files(config));
   SPDLD_ASSIGN(Listeners listeners, make_listeners(lock, config.runtime_dir));
 

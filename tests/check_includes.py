@@ -20,7 +20,9 @@ LAYERS = [
     {"base"},
     {"op"},
     {"spec", "source", "media", "transform", "delivery"},
-    {"engine"},
+    {"engine", "job"},
+    {"pipeline", "store"},
+    {"stream"},
     {"session"},
     {"control", "observe"},
 ]
@@ -102,8 +104,18 @@ OWNED = [
         r"cuda|nvcuvid|nvjpeg",
         ("common/cuda/", "client/cpp/src/cuda/", "server/delivery/cuda/"),
     ),
-    ("SQLite", r"sqlite3", ("server/session/",)),
+    ("SQLite", r"sqlite3", ("server/store/",)),
 ]
+
+# A folder of plain values: what it may include beside its own files and the standard library. It has
+# no lock, no thread, no clock and no I/O.
+VALUES = {
+    "job": r"source/order/.+|op/.+|base/(check|status)\.h|base/text/.+|base/users/credentials\.h",
+}
+ACTIVE = (
+    r"atomic|barrier|chrono|condition_variable|filesystem|fstream|future|iostream|latch|mutex|"
+    r"semaphore|shared_mutex|stop_token|thread"
+)
 
 # The folders of common/.
 COMMON = ("cuda/", "posix/")
@@ -146,12 +158,29 @@ def room_breach(include: Include) -> str | None:
     return f"{mine[0]}/{here} may not include {mine[0]}/{there}: {include.target}"
 
 
+def value_breach(include: Include) -> str | None:
+    """What is wrong with an include of a file of a folder of plain values, or None."""
+    folder, target = folder_of(include.file), include.target
+    if include.file.parts[0] != "server" or folder not in VALUES:
+        return None
+    if include.quoted:
+        good = target.startswith(f"{folder}/") or re.fullmatch(VALUES[folder], target)
+    else:
+        good = target == "sys/types.h" or (
+            re.fullmatch(STANDARD, target) and not re.fullmatch(ACTIVE, target)
+        )
+    return None if good else f"{folder}/ holds plain values, without {target}"
+
+
 def breach(include: Include) -> str | None:
     """What is wrong with one include, or None."""
     file, target = include.file, include.target
     place = file.as_posix()
 
     if (why := room_breach(include)) is not None:
+        return why
+
+    if (why := value_breach(include)) is not None:
         return why
 
     for library, pattern, owners in OWNED:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace spdld {
 
@@ -22,6 +23,8 @@ class SystemClock final : public Clock {
     return std::chrono::system_clock::now();
   }
 };
+
+std::uint64_t unix_ms();  // now, as the system's clock has it
 
 // CPU time that the calling thread has used so far.
 std::chrono::nanoseconds thread_cpu_time();

@@ -14,7 +14,7 @@ constexpr std::size_t kMaxMessageBytes = 6000;
 
 }  // namespace
 
-Status LongCalls::run(const session::Caller& caller, const std::function<Status()>& call) {
+Status LongCalls::run(const job::Caller& caller, const std::function<Status()>& call) {
   {
     MutexLock lock(mutex_);
     const auto own = per_uid_.find(caller.uid);
@@ -54,9 +54,9 @@ grpc::Status to_grpc(const Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), utf8(message));
 }
 
-Result<session::Caller> caller_of(const grpc::ServerContext& context, const Peers& peers) {
+Result<job::Caller> caller_of(const grpc::ServerContext& context, const Peers& peers) {
   const std::string peer = context.peer();
-  const std::optional<session::Caller> caller = peers.find(peer);
+  const std::optional<job::Caller> caller = peers.find(peer);
   if (!caller) {
     return error(
         Code::kPermissionDenied,

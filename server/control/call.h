@@ -32,8 +32,7 @@ class LongCalls {
       : max_(max), max_per_uid_(max_per_uid), trusted_(std::move(trusted)) {}
 
   // Runs `call` unless too many are running: kResourceExhausted then.
-  Status run(const session::Caller& caller, const std::function<Status()>& call)
-      SPDLD_EXCLUDES(mutex_);
+  Status run(const job::Caller& caller, const std::function<Status()>& call) SPDLD_EXCLUDES(mutex_);
   // How many are running, by user; those who have none are left out.
   std::map<uid_t, int> users() const SPDLD_EXCLUDES(mutex_);
   int max_per_uid() const { return max_per_uid_; }
@@ -58,7 +57,7 @@ struct Environment {
 grpc::Status to_grpc(const Status& status);
 
 // Who makes this call, by its connection.
-Result<session::Caller> caller_of(const grpc::ServerContext& context, const Peers& peers);
+Result<job::Caller> caller_of(const grpc::ServerContext& context, const Peers& peers);
 
 // Runs `call(caller)`, which returns Status; nothing it throws gets out.
 template <typename Call>
@@ -66,7 +65,7 @@ grpc::Status serve(const Environment& environment, grpc::ServerContext* context,
   try {
     if (environment.stop.raised())
       return to_grpc(Status(Code::kUnavailable, "the daemon is stopping"));
-    const Result<session::Caller> caller = caller_of(*context, environment.peers);
+    const Result<job::Caller> caller = caller_of(*context, environment.peers);
     if (!caller) return to_grpc(caller.error());
     return to_grpc(call(*caller));
   } catch (const std::exception& failure) {
@@ -76,7 +75,7 @@ grpc::Status serve(const Environment& environment, grpc::ServerContext* context,
 
 template <typename Call>
 grpc::Status serve_long(const Environment& environment, grpc::ServerContext* context, Call&& call) {
-  return serve(environment, context, [&](const session::Caller& caller) {
+  return serve(environment, context, [&](const job::Caller& caller) {
     return environment.long_calls.run(caller, [&] { return call(caller); });
   });
 }

@@ -41,8 +41,8 @@ Result<session::JobRequest> job_request(const v1::CreateJobRequest& message) {
   request.vars.insert(message.vars().begin(), message.vars().end());
   switch (message.epochs()) {
     case v1::EPOCH_MODE_UNSPECIFIED:
-    case v1::EPOCH_MODE_AUTO: request.epochs = session::EpochMode::kAuto; break;
-    case v1::EPOCH_MODE_MANUAL: request.epochs = session::EpochMode::kManual; break;
+    case v1::EPOCH_MODE_AUTO: request.epochs = job::EpochMode::kAuto; break;
+    case v1::EPOCH_MODE_MANUAL: request.epochs = job::EpochMode::kManual; break;
     default:
       return error(Code::kInvalidArgument, fmt::format("job '{}': epochs is {}, which no mode has",
                                                        message.job(), message.epochs()));
@@ -75,12 +75,12 @@ Result<session::LimitChange> limit_change(const v1::LimitRequest& message) {
   return change;
 }
 
-void fill(v1::StepAt* message, const session::StepAt& at) {
+void fill(v1::StepAt* message, const job::StepAt& at) {
   message->set_epoch(at.epoch);
   message->set_step(at.step);
 }
 
-void fill(v1::Job* message, const session::JobView& view) {
+void fill(v1::Job* message, const job::JobView& view) {
   message->set_job(utf8(view.job));
   message->set_pipeline(utf8(view.pipeline));
   message->set_owner(view.owner);
@@ -91,15 +91,15 @@ void fill(v1::Job* message, const session::JobView& view) {
   message->set_replicas(view.replicas);
   message->set_seed(view.seed);
   message->set_batch_size(view.batch_size);
-  message->set_epochs(view.epochs == session::EpochMode::kManual ? v1::EPOCH_MODE_MANUAL
-                                                                 : v1::EPOCH_MODE_AUTO);
+  message->set_epochs(view.epochs == job::EpochMode::kManual ? v1::EPOCH_MODE_MANUAL
+                                                             : v1::EPOCH_MODE_AUTO);
   message->set_open_epochs(view.open_epochs);
   message->set_max_epochs(view.max_epochs);
   message->set_steps_per_epoch(view.steps_per_epoch);
   message->set_items(view.items);
   message->set_replaced(view.replaced);
   message->set_replace_budget(view.replace_budget);
-  for (const session::ShardView& shard : view.shards) {
+  for (const job::ShardView& shard : view.shards) {
     v1::Shard* out = message->add_shards();
     out->set_shard(shard.shard);
     out->set_session(shard.session);
@@ -119,7 +119,7 @@ void fill(v1::Job* message, const session::JobView& view) {
   message->set_saved_cpu_s(view.saved_cpu_s);
   message->set_rows(view.rows);
   if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
-  for (const session::PhaseView& phase : view.phases) {
+  for (const job::PhaseView& phase : view.phases) {
     v1::Phase* out = message->add_phases();
     fill(out->mutable_from(), phase.from);
     out->set_pipeline_version(phase.pipeline_version);
@@ -131,7 +131,7 @@ void fill(v1::Job* message, const session::JobView& view) {
   ledger->set_position(view.ledger.position);
   ledger->set_kept_unix_ms(view.ledger.kept_unix_ms);
   ledger->set_conflict(utf8(view.ledger.conflict));
-  for (const session::SeekView& seek : view.seeks) {
+  for (const job::SeekView& seek : view.seeks) {
     v1::Seek* out = message->add_seeks();
     fill(out->mutable_from(), seek.from);
     fill(out->mutable_to(), seek.to);

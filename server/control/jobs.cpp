@@ -14,7 +14,7 @@ class Jobs final : public v1::Jobs::Service {
 
   grpc::Status Create(grpc::ServerContext* context, const v1::CreateJobRequest* request,
                       v1::Job* response) override {
-    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
+    return serve_long(environment_, context, [&](const job::Caller& caller) -> Status {
       SPDLD_ASSIGN(const auto asked, job_request(*request));
       SPDLD_ASSIGN(const View view, environment_.service.create_job(
                                         caller, asked, until_cancelled(environment_, context)));
@@ -25,14 +25,14 @@ class Jobs final : public v1::Jobs::Service {
 
   grpc::Status Get(grpc::ServerContext* context, const v1::JobKey* key,
                    v1::Job* response) override {
-    return answer(context, response, [&](const session::Caller& caller) {
+    return answer(context, response, [&](const job::Caller& caller) {
       return environment_.service.job(caller, key->job(), key->pipeline());
     });
   }
 
   grpc::Status List(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                     v1::ListJobsResponse* response) override {
-    return serve(environment_, context, [&](const session::Caller& caller) {
+    return serve(environment_, context, [&](const job::Caller& caller) {
       session::Service& service = environment_.service;
       for (const auto& view : request->ended() ? service.ended_jobs(caller) : service.jobs(caller))
         fill(response->add_jobs(), view);
@@ -42,7 +42,7 @@ class Jobs final : public v1::Jobs::Service {
 
   grpc::Status AdvanceEpoch(grpc::ServerContext* context, const v1::AdvanceEpochRequest* request,
                             v1::Job* response) override {
-    return answer(context, response, [&](const session::Caller& caller) {
+    return answer(context, response, [&](const job::Caller& caller) {
       const v1::JobKey& key = request->key();
       const auto to = request->has_to() ? std::optional(request->to()) : std::nullopt;
       return environment_.service.advance_epoch(caller, key.job(), key.pipeline(), to);
@@ -51,7 +51,7 @@ class Jobs final : public v1::Jobs::Service {
 
   grpc::Status Seek(grpc::ServerContext* context, const v1::SeekRequest* request,
                     v1::Job* response) override {
-    return answer(context, response, [&](const session::Caller& caller) {
+    return answer(context, response, [&](const job::Caller& caller) {
       const v1::JobKey& key = request->key();
       return environment_.service.seek(caller, key.job(), key.pipeline(), request->epoch(),
                                        request->step());
@@ -60,7 +60,7 @@ class Jobs final : public v1::Jobs::Service {
 
   grpc::Status Skip(grpc::ServerContext* context, const v1::SkipRequest* request,
                     v1::Job* response) override {
-    return answer(context, response, [&](const session::Caller& caller) -> Result<View> {
+    return answer(context, response, [&](const job::Caller& caller) -> Result<View> {
       const v1::JobKey& key = request->key();
       if (request->steps() == 0) {
         return error(Code::kInvalidArgument,
@@ -72,7 +72,7 @@ class Jobs final : public v1::Jobs::Service {
 
   grpc::Status Limit(grpc::ServerContext* context, const v1::LimitRequest* request,
                      v1::Job* response) override {
-    return answer(context, response, [&](const session::Caller& caller) -> Result<View> {
+    return answer(context, response, [&](const job::Caller& caller) -> Result<View> {
       const v1::JobKey& key = request->key();
       SPDLD_ASSIGN(const auto change, limit_change(*request));
       return environment_.service.limit_job(caller, key.job(), key.pipeline(), change);
@@ -81,7 +81,7 @@ class Jobs final : public v1::Jobs::Service {
 
   grpc::Status Resize(grpc::ServerContext* context, const v1::ResizeRequest* request,
                       v1::Job* response) override {
-    return answer(context, response, [&](const session::Caller& caller) -> Result<View> {
+    return answer(context, response, [&](const job::Caller& caller) -> Result<View> {
       const v1::JobKey& key = request->key();
       if (request->num_shards() == 0) {
         return error(Code::kInvalidArgument,
@@ -94,7 +94,7 @@ class Jobs final : public v1::Jobs::Service {
 
   grpc::Status Delete(grpc::ServerContext* context, const v1::JobKey* key,
                       v1::DeleteJobResponse* response) override {
-    return serve(environment_, context, [&](const session::Caller& caller) -> Status {
+    return serve(environment_, context, [&](const job::Caller& caller) -> Status {
       SPDLD_ASSIGN(const auto deleted,
                    environment_.service.delete_job(caller, key->job(), key->pipeline()));
       response->set_had_ended(deleted.had_ended);
@@ -104,11 +104,11 @@ class Jobs final : public v1::Jobs::Service {
   }
 
  private:
-  using View = session::JobView;
+  using View = job::JobView;
 
   template <typename Call>
   grpc::Status answer(grpc::ServerContext* context, v1::Job* response, Call&& call) {
-    return serve(environment_, context, [&](const session::Caller& caller) -> Status {
+    return serve(environment_, context, [&](const job::Caller& caller) -> Status {
       SPDLD_ASSIGN(const View view, call(caller));
       fill(response, view);
       return Status();
@@ -124,7 +124,7 @@ class Sessions final : public v1::Sessions::Service {
 
   grpc::Status List(grpc::ServerContext* context, const v1::ListSessionsRequest*,
                     v1::ListSessionsResponse* response) override {
-    return serve(environment_, context, [&](const session::Caller& caller) {
+    return serve(environment_, context, [&](const job::Caller& caller) {
       for (const auto& view : environment_.service.sessions(caller))
         fill(response->add_sessions(), view);
       return Status();
@@ -133,7 +133,7 @@ class Sessions final : public v1::Sessions::Service {
 
   grpc::Status Evict(grpc::ServerContext* context, const v1::EvictRequest* request,
                      v1::EvictResponse*) override {
-    return serve(environment_, context, [&](const session::Caller& caller) {
+    return serve(environment_, context, [&](const job::Caller& caller) {
       if (request->reason().size() > kMaxReasonBytes) {
         return Status(Code::kInvalidArgument,
                       fmt::format("the reason for evicting session {} has {} bytes; at most {} are "

@@ -17,7 +17,7 @@ namespace spdld::control {
 inline constexpr std::size_t kMaxReasonBytes = 1024;
 inline constexpr std::uint32_t kMaxPreviewRows = 1024;
 
-Result<session::ApplyRequest> apply_request(const v1::PipelineText& text, bool dry_run);
+Result<job::ApplyRequest> apply_request(const v1::PipelineText& text, bool dry_run);
 Result<session::JobRequest> job_request(const v1::CreateJobRequest& message);
 Result<session::LimitChange> limit_change(const v1::LimitRequest& message);
 Result<session::SwapRequest> swap_request(const v1::SwapRequest& message);
@@ -26,15 +26,15 @@ Result<session::SwapRequest> swap_request(const v1::SwapRequest& message);
 void fill(v1::Tensor* message, const TensorSpec& spec);
 void fill(v1::Pipeline* message, const session::PipelineView& view);
 void fill(v1::Revision* message, const session::RevisionView& view);
-void fill(v1::PreviewHeader* message, const session::PreviewView& view);
+void fill(v1::PreviewHeader* message, const pipeline::PreviewView& view);
 void fill(v1::Plan* message, const engine::PlanFacts& facts);
 
 // job_messages.cpp, swap_messages.cpp, session_messages.cpp
-void fill(v1::StepAt* message, const session::StepAt& at);
-void fill(v1::Job* message, const session::JobView& view);
+void fill(v1::StepAt* message, const job::StepAt& at);
+void fill(v1::Job* message, const job::JobView& view);
 void fill(v1::SwapResult* message, const session::SwapView& view);
 void fill(v1::Session* message, const session::SessionView& view);
-void fill(v1::Stage* message, const session::StageView& view);
+void fill(v1::Stage* message, const job::StageView& view);
 void fill(v1::Failure* message, const session::FailureView& view);
 
 // daemon_messages.cpp

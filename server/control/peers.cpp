@@ -21,7 +21,7 @@ std::optional<ino_t> socket_inode(int fd) {
 
 }  // namespace
 
-Result<session::Caller> Peers::admit(int fd) {
+Result<job::Caller> Peers::admit(int fd) {
   sockaddr_storage address{};
   socklen_t address_bytes = sizeof(address);
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &address_bytes) != 0)
@@ -29,7 +29,7 @@ Result<session::Caller> Peers::admit(int fd) {
   if (address.ss_family != AF_UNIX)
     return error(Code::kPermissionDenied, "a control connection must come over a Unix socket");
 
-  SPDLD_ASSIGN(const session::Caller caller, peer_of(fd));
+  SPDLD_ASSIGN(const job::Caller caller, peer_of(fd));
   const std::optional<ino_t> socket = socket_inode(fd);
   if (!socket) return error(Code::kInternal, "a control connection is gone before it was served");
 
@@ -51,7 +51,7 @@ Result<session::Caller> Peers::admit(int fd) {
   return caller;
 }
 
-std::optional<session::Caller> Peers::find(std::string_view peer) const {
+std::optional<job::Caller> Peers::find(std::string_view peer) const {
   constexpr std::string_view kScheme = "fd:";
   if (!peer.starts_with(kScheme)) return std::nullopt;
   peer.remove_prefix(kScheme.size());

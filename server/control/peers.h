@@ -37,10 +37,10 @@ class Peers {
 
   // Reads the credentials of a connected Unix socket and enters it. Refuses at the limits, and what
   // is no Unix socket.
-  Result<session::Caller> admit(int fd) SPDLD_EXCLUDES(mutex_);
+  Result<job::Caller> admit(int fd) SPDLD_EXCLUDES(mutex_);
 
   // `peer` is what gRPC calls the connection. Nothing if it is none of ours.
-  std::optional<session::Caller> find(std::string_view peer) const SPDLD_EXCLUDES(mutex_);
+  std::optional<job::Caller> find(std::string_view peer) const SPDLD_EXCLUDES(mutex_);
 
   // Connections that are still open.
   std::size_t open() SPDLD_EXCLUDES(mutex_);
@@ -50,7 +50,7 @@ class Peers {
 
  private:
   struct Entry {
-    session::Caller caller;
+    job::Caller caller;
     ino_t socket = 0;  // tells whether the number still means this connection
   };
 

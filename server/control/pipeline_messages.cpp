@@ -22,7 +22,7 @@ std::string_view kind_name(FieldKind kind) {
 
 }  // namespace
 
-Result<session::ApplyRequest> apply_request(const v1::PipelineText& text, bool dry_run) {
+Result<job::ApplyRequest> apply_request(const v1::PipelineText& text, bool dry_run) {
   if (text.yaml().empty())
     return error(Code::kInvalidArgument,
                  "the request holds no pipeline: send its YAML as text.yaml");
@@ -33,7 +33,7 @@ Result<session::ApplyRequest> apply_request(const v1::PipelineText& text, bool d
                              "absolute path, or '-' for a text without a file",
                              file));
   }
-  session::ApplyRequest request;
+  job::ApplyRequest request;
   request.yaml = text.yaml();
   request.file = file.empty() ? "-" : file;
   request.vars.insert(text.vars().begin(), text.vars().end());
@@ -82,7 +82,7 @@ void fill(v1::Revision* message, const session::RevisionView& view) {
   message->set_current(view.current);
 }
 
-void fill(v1::PreviewHeader* message, const session::PreviewView& view) {
+void fill(v1::PreviewHeader* message, const pipeline::PreviewView& view) {
   for (const TensorSpec& tensor : view.tensors) fill(message->add_tensors(), tensor);
   for (const auto& data : view.data) message->add_tensor_bytes(data.size());
   for (const std::int64_t index : view.indices) message->add_indices(index);

@@ -16,7 +16,7 @@ constexpr std::size_t kChunkBytes = 1 << 20;
 
 Status cut_off() { return Status(Code::kCancelled, "the caller is gone"); }
 
-Status write_preview(const session::PreviewView& view,
+Status write_preview(const pipeline::PreviewView& view,
                      grpc::ServerWriter<v1::PreviewResponse>* writer) {
   v1::PreviewResponse response;
   fill(response.mutable_header(), view);
@@ -40,7 +40,7 @@ class Pipelines final : public v1::Pipelines::Service {
 
   grpc::Status Apply(grpc::ServerContext* context, const v1::ApplyRequest* request,
                      grpc::ServerWriter<v1::ApplyResponse>* writer) override {
-    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
+    return serve_long(environment_, context, [&](const job::Caller& caller) -> Status {
       SPDLD_ASSIGN(const auto submitted, apply_request(request->text(), request->dry_run()));
       const auto progress = progress_into(environment_, context, writer);
       v1::ApplyResponse response;
@@ -58,7 +58,7 @@ class Pipelines final : public v1::Pipelines::Service {
 
   grpc::Status History(grpc::ServerContext* context, const v1::HistoryRequest* request,
                        v1::HistoryResponse* response) override {
-    return serve(environment_, context, [&](const session::Caller& caller) -> Status {
+    return serve(environment_, context, [&](const job::Caller& caller) -> Status {
       SPDLD_ASSIGN(const auto views, service().history(caller, request->pipeline()));
       for (const auto& view : views) fill(response->add_revisions(), view);
       return Status();
@@ -67,7 +67,7 @@ class Pipelines final : public v1::Pipelines::Service {
 
   grpc::Status Rollback(grpc::ServerContext* context, const v1::RollbackRequest* request,
                         grpc::ServerWriter<v1::RollbackResponse>* writer) override {
-    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
+    return serve_long(environment_, context, [&](const job::Caller& caller) -> Status {
       const auto version =
           request->has_version() ? std::optional(request->version()) : std::nullopt;
       std::optional<session::SwapRequest> jobs;
@@ -86,7 +86,7 @@ class Pipelines final : public v1::Pipelines::Service {
 
   grpc::Status Validate(grpc::ServerContext* context, const v1::ValidateRequest* request,
                         v1::ValidateResponse*) override {
-    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
+    return serve_long(environment_, context, [&](const job::Caller& caller) -> Status {
       SPDLD_ASSIGN(const auto submitted, apply_request(request->text(), true));
       return service().validate(caller, submitted, until_cancelled(environment_, context));
     });
@@ -94,7 +94,7 @@ class Pipelines final : public v1::Pipelines::Service {
 
   grpc::Status Explain(grpc::ServerContext* context, const v1::ExplainRequest* request,
                        grpc::ServerWriter<v1::ExplainResponse>* writer) override {
-    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
+    return serve_long(environment_, context, [&](const job::Caller& caller) -> Status {
       SPDLD_ASSIGN(const auto submitted, apply_request(request->text(), true));
       SPDLD_ASSIGN(
           const auto view,
@@ -108,7 +108,7 @@ class Pipelines final : public v1::Pipelines::Service {
 
   grpc::Status Preview(grpc::ServerContext* context, const v1::PreviewRequest* request,
                        grpc::ServerWriter<v1::PreviewResponse>* writer) override {
-    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
+    return serve_long(environment_, context, [&](const job::Caller& caller) -> Status {
       if (request->rows() > kMaxPreviewRows) {
         return Status(Code::kInvalidArgument,
                       fmt::format("a preview of {} rows was asked for; at most {} are made",
@@ -125,7 +125,7 @@ class Pipelines final : public v1::Pipelines::Service {
 
   grpc::Status Get(grpc::ServerContext* context, const v1::GetPipelineRequest* request,
                    v1::GetPipelineResponse* response) override {
-    return serve(environment_, context, [&](const session::Caller& caller) -> Status {
+    return serve(environment_, context, [&](const job::Caller& caller) -> Status {
       SPDLD_ASSIGN(const auto view, service().pipeline(caller, request->name()));
       fill(response->mutable_pipeline(), view);
       if (request->with_yaml()) {
@@ -138,7 +138,7 @@ class Pipelines final : public v1::Pipelines::Service {
 
   grpc::Status List(grpc::ServerContext* context, const v1::ListPipelinesRequest*,
                     v1::ListPipelinesResponse* response) override {
-    return serve(environment_, context, [&](const session::Caller& caller) {
+    return serve(environment_, context, [&](const job::Caller& caller) {
       for (const auto& view : service().pipelines(caller)) fill(response->add_pipelines(), view);
       return Status();
     });
@@ -146,14 +146,14 @@ class Pipelines final : public v1::Pipelines::Service {
 
   grpc::Status Delete(grpc::ServerContext* context, const v1::DeletePipelineRequest* request,
                       v1::DeletePipelineResponse*) override {
-    return serve(environment_, context, [&](const session::Caller& caller) {
+    return serve(environment_, context, [&](const job::Caller& caller) {
       return service().delete_pipeline(caller, request->name());
     });
   }
 
   grpc::Status Classes(grpc::ServerContext* context, const v1::ClassesRequest* request,
                        v1::ClassesResponse* response) override {
-    return serve_long(environment_, context, [&](const session::Caller& caller) -> Status {
+    return serve_long(environment_, context, [&](const job::Caller& caller) -> Status {
       SPDLD_ASSIGN(const auto classes, service().classes(caller, request->pipeline()));
       for (const std::string& name : classes.names) response->add_classes(utf8(name));
       for (const std::int64_t id : classes.category_ids) response->add_category_ids(id);

@@ -32,7 +32,7 @@ void fill(v1::Session* message, const session::SessionView& view) {
   message->set_waits(view.waits);
 }
 
-void fill(v1::Stage* message, const session::StageView& view) {
+void fill(v1::Stage* message, const job::StageView& view) {
   message->set_job(utf8(view.job));
   message->set_pipeline(utf8(view.pipeline));
   message->set_stage(utf8(view.stage));
@@ -52,7 +52,7 @@ void fill(v1::Stage* message, const session::StageView& view) {
 void fill(v1::Failure* message, const session::FailureView& view) {
   message->set_job(utf8(view.job));
   message->set_pipeline(utf8(view.pipeline));
-  const session::FailureFacts& facts = view.facts;
+  const engine::FailureFacts& facts = view.facts;
   message->set_unix_ms(facts.unix_ms);
   message->set_code(facts.code);
   message->set_message(utf8(facts.message));

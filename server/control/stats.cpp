@@ -24,7 +24,7 @@ class Stats final : public v1::Stats::Service {
 
   grpc::Status Get(grpc::ServerContext* context, const v1::GetStatsRequest* request,
                    v1::StatsSnapshot* response) override {
-    return serve(environment_, context, [&](const session::Caller& caller) {
+    return serve(environment_, context, [&](const job::Caller& caller) {
       take(caller, *request, response);
       return Status();
     });
@@ -32,7 +32,7 @@ class Stats final : public v1::Stats::Service {
 
   grpc::Status Users(grpc::ServerContext* context, const v1::ListUsersRequest*,
                      v1::ListUsersResponse* response) override {
-    return serve(environment_, context, [&](const session::Caller& caller) {
+    return serve(environment_, context, [&](const job::Caller& caller) {
       const std::map<uid_t, std::size_t> connections = environment_.peers.users();
       const std::map<uid_t, int> calls = environment_.long_calls.users();
       std::set<uid_t> connected;
@@ -53,7 +53,7 @@ class Stats final : public v1::Stats::Service {
 
   grpc::Status Watch(grpc::ServerContext* context, const v1::WatchStatsRequest* request,
                      grpc::ServerWriter<v1::StatsSnapshot>* writer) override {
-    return serve_long(environment_, context, [&](const session::Caller& caller) {
+    return serve_long(environment_, context, [&](const job::Caller& caller) {
       const std::uint32_t asked_ms = request->interval_ms();
       const std::uint32_t interval_ms = asked_ms == 0 ? kDefaultIntervalMs : asked_ms;
       if (interval_ms < kMinIntervalMs || interval_ms > kMaxIntervalMs) {
@@ -82,7 +82,7 @@ class Stats final : public v1::Stats::Service {
   }
 
  private:
-  void take(const session::Caller& caller, const v1::GetStatsRequest& wanted,
+  void take(const job::Caller& caller, const v1::GetStatsRequest& wanted,
             v1::StatsSnapshot* snapshot) {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     snapshot->set_taken_unix_ms(

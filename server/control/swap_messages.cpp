@@ -58,7 +58,7 @@ void fill(v1::SwapResult* message, const session::SwapView& view) {
     fill(out->mutable_from(), job.from);
     out->set_tuned(job.tuned);
     out->set_runs(job.runs);
-    for (const session::PlannedChange& change : job.replaces) {
+    for (const job::PlannedChange& change : job.replaces) {
       v1::PlannedChange* replaced = out->add_replaces();
       replaced->set_version(change.version);
       fill(replaced->mutable_from(), change.from);

@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "base/log.h"
-#include "session/store.h"
+#include "job/job_key.h"
 
 namespace spdld::session {
 
 // The fields of a log line about a job; `by` is the user who caused it. The key must outlive them.
-inline log::About about(const JobKey& key, std::optional<uid_t> by = std::nullopt) {
+inline log::About about(const job::JobKey& key, std::optional<uid_t> by = std::nullopt) {
   return {.job = key.job, .pipeline = key.pipeline, .uid = by};
 }
 

@@ -18,7 +18,7 @@ constexpr std::ptrdiff_t kMaxApplies = 4;
 Result<PlannedSwap> Sessions::apply_vars(const SessionPtr& session,
                                          const delivery::ApplyWish& wish) {
   JobPtr job;
-  PipelinePtr base;
+  pipeline::PipelinePtr base;
   SwapVars vars{.own = wish.vars, .overrides = {}};
   {
     MutexLock lock(mutex_);
@@ -41,8 +41,8 @@ Result<PlannedSwap> Sessions::apply_vars(const SessionPtr& session,
                       .allow_schema_change = wish.allow_schema_change};
   if (wish.at == wire::ApplyAt::kNextEpoch) request.at.kind = SwapAt::Kind::kNextEpoch;
   if (wish.at == wire::ApplyAt::kStep) request.at.kind = SwapAt::Kind::kStep;
-  SPDLD_ASSIGN(PlannedSwap swap,
-               plan_swap(job, base, vars, request, progress_to(session), VariantFiles::kNow));
+  SPDLD_ASSIGN(PlannedSwap swap, plan_swap(job, base, vars, request, progress_to(session),
+                                           pipeline::VariantFiles::kNow));
   swap.by_consumer = true;
   std::vector<PlannedSwap> swaps{std::move(swap)};
   SPDLD_TRY(prepare_swaps(swaps, request.at));

@@ -64,7 +64,7 @@ void Sessions::attach_slowly(const SessionPtr& session, const delivery::AttachRe
   session->connection->fail(status);
 }
 
-Catalogue::Progress Sessions::progress_to(const SessionPtr& session) {
+pipeline::Catalogue::Progress Sessions::progress_to(const SessionPtr& session) {
   return [session](std::uint64_t items, const std::string& what) {
     return session->connection->send_progress(items, 0, what);
   };
@@ -78,9 +78,9 @@ Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest r
     MutexLock lock(mutex_);
     session->member.replica = replica;
   }
-  SPDLD_ASSIGN(const PipelinePtr base, pipeline_for(session, request));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr base, pipeline_for(session, request));
   const Peer& peer = session->connection->peer();
-  JobKey key{.uid = peer.uid, .job = request.job, .pipeline = base->id()};
+  job::JobKey key{.uid = peer.uid, .job = request.job, .pipeline = base->id()};
   Known known;
   if (key.job.empty()) {
     key.job = "private-" + std::to_string(peer.pid) + "-" + std::to_string(session->id);
@@ -91,10 +91,10 @@ Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest r
   // A job that goes on needs none of it: it may run an earlier text, with other variables.
   const auto pipeline =
       deps_.catalogue.variant(base, request.vars, request.batch_size, peer, progress_to(session));
-  SPDLD_ASSIGN(const Readings readings, readings_for(key, peer, progress_to(session)));
+  SPDLD_ASSIGN(const stream::Readings readings, readings_for(key, peer, progress_to(session)));
   SPDLD_TRY(claim(session, key, pipeline, request, known.job, readings));
   if (known.begins_anew) forget_run(key);
-  const PipelinePtr runs = look_at_data(session);
+  const pipeline::PipelinePtr runs = look_at_data(session);
   const std::vector<std::string> told = runs->warnings();
   for (bool begun = false; !begun;) {
     SPDLD_TRY(open_gpu(session));
@@ -112,29 +112,29 @@ Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest r
   return {};
 }
 
-PipelinePtr Sessions::look_at_data(const SessionPtr& session) {
-  std::vector<PipelinePtr> pipelines;
+pipeline::PipelinePtr Sessions::look_at_data(const SessionPtr& session) {
+  std::vector<pipeline::PipelinePtr> pipelines;
   {
     MutexLock lock(mutex_);
-    for (const Timeline::Cut& cut : session->job->timeline.cuts())
+    for (const stream::Timeline::Cut& cut : session->job->timeline.cuts())
       pipelines.push_back(cut.phase->pipeline);
   }
-  for (const PipelinePtr& pipeline : pipelines) pipeline->source->look_again();
+  for (const pipeline::PipelinePtr& pipeline : pipelines) pipeline->source->look_again();
   return pipelines.back();
 }
 
 Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
                                                     const delivery::AttachRequest& request,
                                                     bool gpu_may_have_room,
-                                                    DeviceReserve& reserve) {
+                                                    stream::DeviceReserve& reserve) {
   Job& job = *session.job;
   SPDLD_ASSIGN(const Place place, place_of(job, session.member, request));
   std::vector<Jump> jumps = job.jumps_after(place.moves);
   if (!jumps.empty() && job.pending) return tl::unexpected<Status>(about_to_change(job));
-  const Timeline& of_job = job.timeline_after(place.moves);
-  Timeline own = of_job;
+  const stream::Timeline& of_job = job.timeline_after(place.moves);
+  stream::Timeline own = of_job;
   if (place.position) own.resume(place.at, *place.position);
-  const StepAt from = own.begin_of(session.member.shard, place.at, !place.position);
+  const job::StepAt from = own.begin_of(session.member.shard, place.at, !place.position);
   own.close_gaps(from);
   const auto prefetch =
       static_cast<std::uint32_t>(own.phase(own.settled(from))->run->plan().spec.delivery.prefetch);
@@ -149,7 +149,7 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
                       .credits = std::clamp(request.credits.value_or(prefetch), wire::kMinCredits,
                                             wire::kMaxCredits),
                       .start = from,
-                      .halt = job.pending ? job.pending->first() : kNever,
+                      .halt = job.pending ? job.pending->first() : job::kNever,
                       .moves = place.moves,
                       .moves_seen = std::min(request.moves.value_or(0), place.moves),
                       .alone = job.is_private,
@@ -199,7 +199,7 @@ bool Sessions::may_get_room(const Session& session) const {
 
 Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRequest& request,
                              bool gpu_may_have_room) {
-  DeviceReserve reserve;
+  stream::DeviceReserve reserve;
   for (;;) {
     auto begun = begin(session, request, gpu_may_have_room, reserve);
     if (begun || !reserve.lacks()) return begun;
@@ -210,7 +210,7 @@ Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRe
 // What the consumer is told and what it starts from are one, whatever operators do to the job
 // meanwhile; and its first seek finds it.
 Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRequest& request,
-                             bool gpu_may_have_room, DeviceReserve& reserve) {
+                             bool gpu_may_have_room, stream::DeviceReserve& reserve) {
   std::shared_ptr<Consumer> consumer;
   {
     MutexLock lock(mutex_);
@@ -218,7 +218,7 @@ Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRe
     // What it would be given, the next daemon would not know of. It comes again by itself.
     if (suspended_) return error(Code::kUnavailable, "the daemon is stopping");
     Job& job = *session->job;
-    for (const PhasePtr& phase : job.phases()) {
+    for (const pipeline::PhasePtr& phase : job.phases()) {
       if (!has_opened_gpu(*session, *phase)) return false;  // a swap was prepared meanwhile
     }
     // The first one of a new run: it waits for all the others.
@@ -251,9 +251,9 @@ Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRe
 void Sessions::welcome(const Session& session) const {
   const Job& job = *session.job;
   const Consumer& consumer = *session.consumer;
-  const Timeline timeline = consumer.timeline();
-  const StepAt start = consumer.start();
-  const Phase& phase = *timeline.phase(timeline.settled(start));
+  const stream::Timeline timeline = consumer.timeline();
+  const job::StepAt start = consumer.start();
+  const pipeline::Phase& phase = *timeline.phase(timeline.settled(start));
   delivery::Connection& connection = *session.connection;
   std::vector<std::string> warnings = phase.pipeline->warnings();
   for (const std::string& warning : {session.gpu_warning, consumer.gpu_warning()}) {

@@ -9,7 +9,7 @@
 namespace spdld::session {
 
 Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection> connection,
-                   Streams& streams)
+                   stream::Streams& streams)
     : shard_(options.shard),
       replica_(options.replica),
       replicas_(options.replicas),
@@ -38,7 +38,7 @@ Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection
       last_known_(options.last_known),
       to_send_(options.start) {}
 
-Status Consumer::connect(DeviceReserve* reserve) {
+Status Consumer::connect(stream::DeviceReserve* reserve) {
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(
       legs_, route(timeline_, timeline_.settled(to_send_), nullptr, nullptr, halt_, gpu_, reserve));
@@ -61,7 +61,7 @@ std::uint32_t Consumer::moves() const {
   return moves_;
 }
 
-StepAt Consumer::start() const {
+job::StepAt Consumer::start() const {
   MutexLock lock(mutex_);
   return to_send_;
 }
@@ -95,7 +95,7 @@ void Consumer::begin() {
   pump();  // an epoch that is resumed at its very end has nothing but its end to tell
 }
 
-bool Consumer::dealt_out(StepAt at) const {
+bool Consumer::dealt_out(job::StepAt at) const {
   return shard_ < timeline_.sharding(at).segment().num_shards;
 }
 
@@ -143,10 +143,10 @@ void Consumer::pump() {
       continue;
     }
     if (legs_.empty() || leases_.size() >= credits_) return;
-    const Stream& stream = *legs_.front().stream;
+    const stream::Stream& stream = *legs_.front().stream;
     const auto taken = legs_.front().stream->take(holder(), to_send_);
     if (!taken) return;
-    const std::shared_ptr<SlotPool>& pool = taken->pool;
+    const std::shared_ptr<stream::SlotPool>& pool = taken->pool;
     const engine::BatchOrder& order = taken->order;
     show(stream, pool);
     for (Shown& known : shown_) known.lent = known.lent || known.pool == pool;
@@ -170,7 +170,7 @@ void Consumer::pump() {
   }
 }
 
-void Consumer::send(const Stream::Taken& taken) {
+void Consumer::send(const stream::Stream::Taken& taken) {
   const delivery::Arena& arena = taken.pool->arena();
   const engine::BatchOrder& order = taken.order;
   const delivery::BatchNotice notice{.lease = taken.lease,
@@ -210,13 +210,13 @@ void Consumer::give_up(const engine::StreamFailure& failure) {
 
 void Consumer::take_up_leg() {
   if (!begun_ || ended_ || legs_.empty()) return;
-  const Stream& stream = *legs_.front().stream;
+  const stream::Stream& stream = *legs_.front().stream;
   // Slots on a GPU are shown with their first batch where their memory has yet to come.
   if (const auto pool = stream.pool_of(holder()); pool->has_memory()) show(stream, pool);
   retire_arenas();
 }
 
-void Consumer::show(const std::shared_ptr<SlotPool>& pool) {
+void Consumer::show(const std::shared_ptr<stream::SlotPool>& pool) {
   const auto same = [&](const Shown& known) { return known.pool == pool; };
   if (std::any_of(shown_.begin(), shown_.end(), same)) return;
   connection_->send_arena_open(pool->arena());
@@ -225,14 +225,14 @@ void Consumer::show(const std::shared_ptr<SlotPool>& pool) {
   shown_.push_back({.pool = pool});
 }
 
-void Consumer::show(const Stream& stream, const std::shared_ptr<SlotPool>& pool) {
+void Consumer::show(const stream::Stream& stream, const std::shared_ptr<stream::SlotPool>& pool) {
   show(pool);
   const bool on_gpu = pool->gpu() != nullptr;
   // A shared stream may have been made for an earlier version of the same content.
-  const PhasePtr phase = timeline_.phase(timeline_.settled(to_send_));
+  const pipeline::PhasePtr phase = timeline_.phase(timeline_.settled(to_send_));
   const bool elsewhere = on_gpu != std::exchange(told_on_gpu_, on_gpu);
   if (told_ == phase && schema_id_ > 0 && !elsewhere) return;
-  const PhasePtr before = std::exchange(told_, phase);
+  const pipeline::PhasePtr before = std::exchange(told_, phase);
   const bool other = !before->same_content(*phase) || before->version() != phase->version();
   if (other)
     connection_->send_version({.items = phase->items,
@@ -248,7 +248,9 @@ void Consumer::show(const Stream& stream, const std::shared_ptr<SlotPool>& pool)
 
 void Consumer::retire_arenas() {
   const auto unused = [this](const Shown& known) SPDLD_REQUIRES(mutex_) {
-    const auto reads = [&](const Leg& leg) { return leg.stream->pool_of(holder()) == known.pool; };
+    const auto reads = [&](const stream::Leg& leg) {
+      return leg.stream->pool_of(holder()) == known.pool;
+    };
     if (std::any_of(legs_.begin(), legs_.end(), reads)) return false;
     connection_->send_arena_retire(known.pool->arena().id());
     if (!known.lent) unseen_.push_back({.pool = known.pool, .until = batches_});
@@ -263,7 +265,7 @@ void Consumer::ready() {
 }
 
 void Consumer::release(std::uint64_t id) {
-  std::shared_ptr<SlotPool> pool;
+  std::shared_ptr<stream::SlotPool> pool;
   {
     MutexLock lock(mutex_);
     const auto lease = std::find_if(leases_.begin(), leases_.end(),
@@ -288,15 +290,15 @@ void Consumer::open_epochs(std::uint64_t count, bool last_known) {
   MutexLock lock(mutex_);
   open_epochs_ = count;
   last_known_ = last_known;
-  for (const Leg& leg : legs_) leg.stream->open_epochs(holder(), count);
+  for (const stream::Leg& leg : legs_) leg.stream->open_epochs(holder(), count);
   if (pending_) {
-    for (const Leg& leg : pending_->legs) leg.stream->open_epochs(holder(), count);
+    for (const stream::Leg& leg : pending_->legs) leg.stream->open_epochs(holder(), count);
   }
   pump();
 }
 
-void Consumer::failed(const engine::StreamFailure& failure, const Stream& stream) {
-  const auto reads = [&](const Leg& leg) { return leg.stream.get() == &stream; };
+void Consumer::failed(const engine::StreamFailure& failure, const stream::Stream& stream) {
+  const auto reads = [&](const stream::Leg& leg) { return leg.stream.get() == &stream; };
   {
     MutexLock lock(mutex_);
     if (ended_) return;
@@ -319,7 +321,7 @@ void Consumer::failed(const engine::StreamFailure& failure, const Stream& stream
 void Consumer::end(bool away) {
   MutexLock lock(mutex_);
   ended_ = true;
-  const Member member{shard_, replica_};
+  const job::Member member{shard_, replica_};
   // Another process may have its place by now; then nobody is to wait for this one.
   const bool missed = roll_->went(member, holder(), away, timeline_.settled(to_send_)) && away;
   leave(std::exchange(legs_, {}), missed);
@@ -329,8 +331,8 @@ void Consumer::end(bool away) {
   if (replicas_ > 1 && away && roll_->here(member)) streams_.dismiss(job_, member, passage_);
 }
 
-std::vector<std::shared_ptr<SlotPool>> Consumer::pools() const {
-  std::vector<std::shared_ptr<SlotPool>> pools;
+std::vector<std::shared_ptr<stream::SlotPool>> Consumer::pools() const {
+  std::vector<std::shared_ptr<stream::SlotPool>> pools;
   for (const Shown& known : shown_) pools.push_back(known.pool);
   for (const Lease& lease : leases_) {
     if (std::find(pools.begin(), pools.end(), lease.pool) == pools.end())
@@ -339,7 +341,7 @@ std::vector<std::shared_ptr<SlotPool>> Consumer::pools() const {
   return pools;
 }
 
-std::vector<std::shared_ptr<SlotPool>> Consumer::arenas() const {
+std::vector<std::shared_ptr<stream::SlotPool>> Consumer::arenas() const {
   MutexLock lock(mutex_);
   return pools();
 }
@@ -350,7 +352,7 @@ void Consumer::retire() {
 }
 
 void Consumer::reclaim() {
-  std::vector<std::shared_ptr<SlotPool>> left;
+  std::vector<std::shared_ptr<stream::SlotPool>> left;
   {
     MutexLock lock(mutex_);
     left = pools();
@@ -390,13 +392,13 @@ bool Consumer::ended() const {
   return ended_;
 }
 
-Timeline Consumer::timeline() const {
+stream::Timeline Consumer::timeline() const {
   MutexLock lock(mutex_);
   return timeline_;
 }
 
-StepAt Consumer::acked() const {
-  StepAt acked = to_send_;
+job::StepAt Consumer::acked() const {
+  job::StepAt acked = to_send_;
   for (const Lease& lease : leases_) {
     if (lease.turn == turn_) acked = std::min(acked, lease.at);
   }
@@ -429,8 +431,8 @@ Consumer::View Consumer::view() const {
     view.acked = last.to;
     view.acked_position = last.timeline.position_of(last.to);
   }
-  for (const Leg& leg : legs_) {
-    const Stream::Readable readable = leg.stream->readable(holder());
+  for (const stream::Leg& leg : legs_) {
+    const stream::Stream::Readable readable = leg.stream->readable(holder());
     view.ready += readable.batches;
     if (!readable.to_its_end) break;
   }

@@ -9,8 +9,8 @@
 
 namespace spdld::session {
 
-StreamWish Consumer::wish(const Timeline& timeline, StepAt from, StepAt until,
-                          const delivery::DeviceMemoryPtr& gpu) const {
+stream::StreamWish Consumer::wish(const stream::Timeline& timeline, job::StepAt from,
+                                  job::StepAt until, const delivery::DeviceMemoryPtr& gpu) const {
   return {.timeline = timeline,
           .from = from,
           .until = until,
@@ -28,9 +28,10 @@ StreamWish Consumer::wish(const Timeline& timeline, StepAt from, StepAt until,
           .meter = meter_};
 }
 
-Result<std::vector<Leg>> Consumer::join(StreamWish& wish, delivery::DeviceMemoryPtr& gpu) {
+Result<std::vector<stream::Leg>> Consumer::join(stream::StreamWish& wish,
+                                                delivery::DeviceMemoryPtr& gpu) {
   auto joined = streams_.connect(shared_from_this(), wish);
-  const Phase& phase = *wish.timeline.phase(wish.from);
+  const pipeline::Phase& phase = *wish.timeline.phase(wish.from);
   if (joined || wish.gpu == nullptr || !may_stay_in_main_memory(phase)) return joined;
   if (wish.reserve != nullptr && wish.reserve->lacks()) return joined;  // it is tried again
   if (!begun_ && gpu_may_have_room_ && joined.error().code() == Code::kResourceExhausted)
@@ -53,14 +54,15 @@ void Consumer::tell_in_main_memory(const std::string& warning) {
   }
 }
 
-Result<std::vector<Leg>> Consumer::route(const Timeline& timeline, StepAt from,
-                                         std::shared_ptr<Stream> after,
-                                         std::shared_ptr<SlotPool> reuse, StepAt halt,
-                                         delivery::DeviceMemoryPtr& gpu, DeviceReserve* reserve) {
-  std::vector<Leg> legs;
+Result<std::vector<stream::Leg>> Consumer::route(const stream::Timeline& timeline, job::StepAt from,
+                                                 std::shared_ptr<stream::Stream> after,
+                                                 std::shared_ptr<stream::SlotPool> reuse,
+                                                 job::StepAt halt, delivery::DeviceMemoryPtr& gpu,
+                                                 stream::DeviceReserve* reserve) {
+  std::vector<stream::Leg> legs;
   while (from < halt) {
-    const StepAt until = std::min(timeline.next_phase(from).value_or(kNever), halt);
-    StreamWish part = wish(timeline, from, until, gpu);
+    const job::StepAt until = std::min(timeline.next_phase(from).value_or(job::kNever), halt);
+    stream::StreamWish part = wish(timeline, from, until, gpu);
     part.after = std::move(after);
     part.reuse = std::move(reuse);
     part.reserve = reserve;
@@ -77,14 +79,14 @@ Result<std::vector<Leg>> Consumer::route(const Timeline& timeline, StepAt from,
   return legs;
 }
 
-void Consumer::leave(const std::vector<Leg>& legs, bool away) {
-  for (const Leg& leg : legs) leg.stream->leave(holder(), away);
+void Consumer::leave(const std::vector<stream::Leg>& legs, bool away) {
+  for (const stream::Leg& leg : legs) leg.stream->leave(holder(), away);
 }
 
-std::shared_ptr<SlotPool> Consumer::cut_legs(StepAt from) {
-  std::shared_ptr<SlotPool> freed;
+std::shared_ptr<stream::SlotPool> Consumer::cut_legs(job::StepAt from) {
+  std::shared_ptr<stream::SlotPool> freed;
   while (!legs_.empty() && legs_.back().from >= from) {
-    const std::shared_ptr<Stream> stream = std::move(legs_.back().stream);
+    const std::shared_ptr<stream::Stream> stream = std::move(legs_.back().stream);
     legs_.pop_back();
     stream->leave(holder());
     if (stream->ended()) freed = stream->pool();
@@ -93,29 +95,30 @@ std::shared_ptr<SlotPool> Consumer::cut_legs(StepAt from) {
   return freed;
 }
 
-Status Consumer::retime(StepAt from) {
-  const std::shared_ptr<SlotPool> freed = cut_legs(from);
-  StepAt rest = std::max(from, timeline_.settled(to_send_));
-  std::shared_ptr<Stream> after;
+Status Consumer::retime(job::StepAt from) {
+  const std::shared_ptr<stream::SlotPool> freed = cut_legs(from);
+  job::StepAt rest = std::max(from, timeline_.settled(to_send_));
+  std::shared_ptr<stream::Stream> after;
   if (!legs_.empty()) {
     after = legs_.back().stream;
     rest = from;
-    const StepAt until = timeline_.next_phase(from).value_or(kNever);
+    const job::StepAt until = timeline_.next_phase(from).value_or(job::kNever);
     const bool stays = gpu_ == nullptr || delivers_to_gpus(*after->phase()) ==
                                               delivers_to_gpus(*timeline_.phase(from));
     if (stays && after->phase()->same_content(*timeline_.phase(from)) &&
         after->retime(timeline_, job_) && after->set_until(holder(), until))
       rest = until;
   }
-  if (rest == kNever) return {};
-  SPDLD_ASSIGN(std::vector<Leg> legs, route(timeline_, rest, after, freed, kNever, gpu_));
+  if (rest == job::kNever) return {};
+  SPDLD_ASSIGN(std::vector<stream::Leg> legs,
+               route(timeline_, rest, after, freed, job::kNever, gpu_));
   legs_.insert(legs_.end(), legs.begin(), legs.end());
   return {};
 }
 
 // Tells the consumer where what follows begins.
 void Consumer::announce() {
-  const StepAt at = to_send_;
+  const job::StepAt at = to_send_;
   const source::Sharding sharding = timeline_.sharding(at);
   const std::uint64_t step = std::min(at.step, sharding.end_step());
   connection_->send_reset(
@@ -127,29 +130,29 @@ void Consumer::announce() {
        .moves = moves_});
 }
 
-Status Consumer::go_to(StepAt to, Timeline timeline) {
+Status Consumer::go_to(job::StepAt to, stream::Timeline timeline) {
   ++turn_;
   told_last_ = false;
   timeline_ = std::move(timeline);
   to_send_ = to;
-  const StepAt at = timeline_.settled(to);
+  const job::StepAt at = timeline_.settled(to);
   std::optional<Pending> pending = std::exchange(pending_, std::nullopt);
   if (pending) leave(pending->legs);
   const bool was_cut = std::exchange(halt_, !jumps_.empty() ? jumps_.front().from
                                             : pending       ? pending->first()
-                                                            : kNever) != kNever;
+                                                            : job::kNever) != job::kNever;
 
   auto leg = legs_.end();
   while (leg != legs_.begin() && std::prev(leg)->from > at) --leg;
   const bool known = leg != legs_.begin();
   if (known) --leg;
-  if (known && !was_cut && halt_ == kNever && leg->stream->timeline().same_from(at, timeline_) &&
-      leg->stream->jump(holder(), at)) {
+  if (known && !was_cut && halt_ == job::kNever &&
+      leg->stream->timeline().same_from(at, timeline_) && leg->stream->jump(holder(), at)) {
     leave({legs_.begin(), leg});
     legs_.erase(legs_.begin(), leg);
   } else {
-    std::shared_ptr<SlotPool> reuse;
-    for (const Leg& left : std::exchange(legs_, {})) {
+    std::shared_ptr<stream::SlotPool> reuse;
+    for (const stream::Leg& left : std::exchange(legs_, {})) {
       left.stream->leave(holder());
       if (left.stream->ended() && left.stream->phase()->run == timeline_.phase(at)->run)
         reuse = left.stream->pool();
@@ -168,7 +171,8 @@ Status Consumer::go_to(StepAt to, Timeline timeline) {
   return {};
 }
 
-Status Consumer::seek(StepAt to, std::uint64_t position, std::uint32_t skip, std::uint32_t serial) {
+Status Consumer::seek(job::StepAt to, std::uint64_t position, std::uint32_t skip,
+                      std::uint32_t serial) {
   MutexLock lock(mutex_);
   const Seek seek{.to = to, .position = position, .skip = skip, .serial = serial};
   if (!holds_) return make_seek(seek);
@@ -187,9 +191,9 @@ bool Consumer::turn_away() {
 Status Consumer::make_seek(const Seek& seek) {
   if (ended_ || turn_away()) return {};
   SPDLD_TRY(job_timeline_.check(seek.to, seek.position));
-  Timeline timeline = job_timeline_;  // what an earlier seek cut is of no more meaning
+  stream::Timeline timeline = job_timeline_;  // what an earlier seek cut is of no more meaning
   timeline.redeal(seek.to, seek.position);
-  StepAt to = seek.to;
+  job::StepAt to = seek.to;
   if (seek.skip > 0) {
     const std::uint64_t end = timeline.end_step(to.epoch);
     to.step = to.step < end ? to.step + std::min<std::uint64_t>(seek.skip, end - to.step) : to.step;
@@ -209,7 +213,7 @@ void Consumer::jump(Jump jump) {
   pump();
 }
 
-std::optional<StepAt> Consumer::jumps_at() const {
+std::optional<job::StepAt> Consumer::jumps_at() const {
   MutexLock lock(mutex_);
   return jumps_.empty() || ended_ ? std::nullopt : std::optional(jumps_.front().from);
 }
@@ -225,11 +229,11 @@ Status Consumer::make_jump() {
   return go_to(jump.to, std::move(jump.timeline));
 }
 
-StepAt Consumer::hold() {
+job::StepAt Consumer::hold() {
   MutexLock lock(mutex_);
   holds_ = true;
-  StepAt frontier = timeline_.settled(to_send_);
-  for (const Leg& leg : legs_) {
+  job::StepAt frontier = timeline_.settled(to_send_);
+  for (const stream::Leg& leg : legs_) {
     held_.push_back(leg.stream);
     if (const auto begun = leg.stream->hold()) frontier = std::max(frontier, *begun);
   }
@@ -237,7 +241,7 @@ StepAt Consumer::hold() {
 }
 
 void Consumer::go_on() {
-  std::vector<std::shared_ptr<Stream>> held;
+  std::vector<std::shared_ptr<stream::Stream>> held;
   {
     MutexLock lock(mutex_);
     held.swap(held_);
@@ -251,7 +255,7 @@ void Consumer::go_on() {
     connection_->fail(sought.with_context("seek"));
 }
 
-Status Consumer::resize(StepAt from, std::uint64_t position, std::uint32_t num_shards,
+Status Consumer::resize(job::StepAt from, std::uint64_t position, std::uint32_t num_shards,
                         std::uint64_t left_out) {
   MutexLock lock(mutex_);
   if (ended_) return {};
@@ -266,26 +270,26 @@ Status Consumer::resize(StepAt from, std::uint64_t position, std::uint32_t num_s
 
 // What it brings is made ready beside what there is, and nothing there is goes beyond its first
 // step.
-Status Consumer::make_pending(Pending pending, DeviceReserve* reserve) {
-  Timeline timeline = timeline_;
+Status Consumer::make_pending(Pending pending, stream::DeviceReserve* reserve) {
+  stream::Timeline timeline = timeline_;
   timeline.swap(pending.from, pending.phase, pending.planned);
-  const StepAt from = pending.first();
-  const StepAt at = timeline.settled(to_send_);
+  const job::StepAt from = pending.first();
+  const job::StepAt at = timeline.settled(to_send_);
   auto before = legs_.end();
   while (before != legs_.begin() && std::prev(before)->from >= from) --before;
-  const std::shared_ptr<Stream> after =
+  const std::shared_ptr<stream::Stream> after =
       before == legs_.begin() ? nullptr : std::prev(before)->stream;
   pending.gpu = gpu_;
-  SPDLD_ASSIGN(pending.legs,
-               route(timeline, std::max(from, at), after, nullptr, kNever, pending.gpu, reserve));
+  SPDLD_ASSIGN(pending.legs, route(timeline, std::max(from, at), after, nullptr, job::kNever,
+                                   pending.gpu, reserve));
   (void)cut_legs(from);
   halt_ = from;
   pending_ = std::move(pending);
   return {};
 }
 
-Status Consumer::prepare_swap(StepAt from, const PhasePtr& phase, std::optional<StepAt> planned,
-                              DeviceReserve* reserve) {
+Status Consumer::prepare_swap(job::StepAt from, const pipeline::PhasePtr& phase,
+                              std::optional<job::StepAt> planned, stream::DeviceReserve* reserve) {
   MutexLock lock(mutex_);
   if (ended_) return {};
   return make_pending({.from = from, .phase = phase, .planned = planned, .legs = {}}, reserve);
@@ -306,7 +310,7 @@ void Consumer::commit_swap() {
   if (!pending_) return;
   Pending pending = std::move(*std::exchange(pending_, std::nullopt));
   if (!pending.failure.status.ok()) return give_up(pending.failure);
-  halt_ = kNever;
+  halt_ = job::kNever;
   gpu_ = std::move(pending.gpu);
   job_timeline_.swap(pending.from, pending.phase, pending.planned);
   timeline_.swap(pending.from, pending.phase, pending.planned);
@@ -317,7 +321,7 @@ void Consumer::commit_swap() {
   pump();
 }
 
-void Consumer::rename(const PhasePtr& phase, const PhasePtr& name) {
+void Consumer::rename(const pipeline::PhasePtr& phase, const pipeline::PhasePtr& name) {
   MutexLock lock(mutex_);
   job_timeline_.rename(phase, name);
   timeline_.rename(phase, name);
@@ -328,7 +332,7 @@ Status Consumer::abort_swap() {
   MutexLock lock(mutex_);
   if (!pending_) return {};
   const Pending pending = std::move(*std::exchange(pending_, std::nullopt));
-  halt_ = kNever;
+  halt_ = job::kNever;
   leave(pending.legs);
   if (ended_) return {};
   SPDLD_TRY(retime(pending.first()));
@@ -340,12 +344,12 @@ void Consumer::displaced() {
   MutexLock lock(mutex_);
   // Replicas wait for each other, whatever they share before they meet.
   if (ended_ || holds_ || legs_.empty() || legs_.front().stream->replicas() > 1) return;
-  const StepAt from = timeline_.settled(to_send_);
-  StepAt until = timeline_.next_phase(from).value_or(kNever);
+  const job::StepAt from = timeline_.settled(to_send_);
+  job::StepAt until = timeline_.next_phase(from).value_or(job::kNever);
   until = std::min(until, halt_);
   if (legs_.size() > 1) until = std::min(until, legs_[1].from);
   if (from >= until) return;  // it is through with it
-  StreamWish own = wish(timeline_, from, until, gpu_);
+  stream::StreamWish own = wish(timeline_, from, until, gpu_);
   own.replicas = 1;
   auto legs = streams_.connect(shared_from_this(), own);
   if (!legs) {
@@ -360,7 +364,7 @@ void Consumer::displaced() {
   pump();
 }
 
-void Consumer::refused_memory(const Status& why, const Stream& stream) {
+void Consumer::refused_memory(const Status& why, const stream::Stream& stream) {
   {
     MutexLock lock(mutex_);
     if (ended_ || go_on_in_main_memory(why, stream)) return;
@@ -368,15 +372,16 @@ void Consumer::refused_memory(const Status& why, const Stream& stream) {
   failed({.status = why}, stream);
 }
 
-bool Consumer::go_on_in_main_memory(const Status& why, const Stream& stream) {
-  const auto refused = std::find_if(legs_.begin(), legs_.end(),
-                                    [&](const Leg& leg) { return leg.stream.get() == &stream; });
+bool Consumer::go_on_in_main_memory(const Status& why, const stream::Stream& stream) {
+  const auto refused = std::find_if(legs_.begin(), legs_.end(), [&](const stream::Leg& leg) {
+    return leg.stream.get() == &stream;
+  });
   if (refused == legs_.end() || !may_stay_in_main_memory(*stream.phase())) return false;
   gpu_ = nullptr;
   tell_in_main_memory(in_main_memory_text(*stream.phase(), why.message(), true));
-  const StepAt from = std::max(refused->from, timeline_.settled(to_send_));
+  const job::StepAt from = std::max(refused->from, timeline_.settled(to_send_));
   (void)cut_legs(refused->from);
-  const std::shared_ptr<Stream> after = legs_.empty() ? nullptr : legs_.back().stream;
+  const std::shared_ptr<stream::Stream> after = legs_.empty() ? nullptr : legs_.back().stream;
   // What a held job makes anew waits for go_on(), too.
   const std::uint64_t open = std::exchange(open_epochs_, holds_ ? 0 : open_epochs_);
   auto legs = route(timeline_, from, after, nullptr, halt_, gpu_);
@@ -385,7 +390,7 @@ bool Consumer::go_on_in_main_memory(const Status& why, const Stream& stream) {
     give_up({.status = std::move(legs).error()});
     return true;
   }
-  for (const Leg& leg : *legs) {
+  for (const stream::Leg& leg : *legs) {
     if (!holds_) break;
     (void)leg.stream->hold();
     held_.push_back(leg.stream);

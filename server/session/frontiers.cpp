@@ -5,32 +5,33 @@
 
 namespace spdld::session {
 
-std::optional<StepAt> Frontiers::furthest() const {
-  std::optional<StepAt> furthest;
+std::optional<job::StepAt> Frontiers::furthest() const {
+  std::optional<job::StepAt> furthest;
   for (const auto& [member, entry] : entries_)
     furthest = furthest ? std::max(*furthest, entry.at) : entry.at;
   return furthest;
 }
 
-void Frontiers::begin(Member member, StepAt at, bool instead) {
+void Frontiers::begin(job::Member member, job::StepAt at, bool instead) {
   Entry& entry = entries_[member];
   entry.at = instead ? at : std::max(entry.at, at);
   entry.turn = entry.batches = entry.counted = 0;
   entry.returns = false;
 }
 
-void Frontiers::reach(Member member, StepAt next, std::uint64_t turn, std::uint64_t batches) {
+void Frontiers::reach(job::Member member, job::StepAt next, std::uint64_t turn,
+                      std::uint64_t batches) {
   Entry& entry = entries_[member];
   entry.at = turn == entry.turn ? std::max(entry.at, next) : next;
   entry.turn = turn;
   entry.batches = batches;
 }
 
-void Frontiers::raise(StepAt at) {
+void Frontiers::raise(job::StepAt at) {
   for (auto& [member, entry] : entries_) entry.at = std::max(entry.at, at);
 }
 
-void Frontiers::go_to(StepAt to) {
+void Frontiers::go_to(job::StepAt to) {
   for (auto& [member, entry] : entries_) entry.at = to;
 }
 
@@ -39,14 +40,14 @@ void Frontiers::start_again(std::uint32_t num_shards) {
   for (auto& [member, entry] : entries_) entry.returns = true;
 }
 
-bool Frontiers::returns(Member member) const {
+bool Frontiers::returns(job::Member member) const {
   const auto known = entries_.find(member);
   return known != entries_.end() && known->second.returns;
 }
 
-std::vector<StoredFrontier> Frontiers::stored(const Timeline& timeline,
-                                              const std::set<Member>& reading) const {
-  std::vector<StoredFrontier> record;
+std::vector<store::StoredFrontier> Frontiers::stored(const stream::Timeline& timeline,
+                                                     const std::set<job::Member>& reading) const {
+  std::vector<store::StoredFrontier> record;
   for (const auto& [member, entry] : entries_)
     record.push_back(
         {.member = member,
@@ -54,25 +55,25 @@ std::vector<StoredFrontier> Frontiers::stored(const Timeline& timeline,
   return record;
 }
 
-void Frontiers::kept(const std::vector<StoredFrontier>& record) {
-  for (const StoredFrontier& of : record) {
+void Frontiers::kept(const std::vector<store::StoredFrontier>& record) {
+  for (const store::StoredFrontier& of : record) {
     if (const auto known = entries_.find(of.member); known != entries_.end())
       known->second.kept = of.at;
   }
 }
 
-void Frontiers::restore(const std::vector<StoredFrontier>& record) {
+void Frontiers::restore(const std::vector<store::StoredFrontier>& record) {
   entries_.clear();
-  for (const StoredFrontier& of : record) entries_[of.member] = {.at = of.at, .kept = of.at};
+  for (const store::StoredFrontier& of : record) entries_[of.member] = {.at = of.at, .kept = of.at};
 }
 
-bool Frontiers::covered(Member member, const Timeline& timeline) const {
+bool Frontiers::covered(job::Member member, const stream::Timeline& timeline) const {
   const auto known = entries_.find(member);
   return known != entries_.end() && known->second.kept &&
          *known->second.kept >= timeline.further(known->second.at, kLeastLead / 2);
 }
 
-bool Frontiers::outrun(const Timeline& timeline, const std::set<Member>& reading) {
+bool Frontiers::outrun(const stream::Timeline& timeline, const std::set<job::Member>& reading) {
   std::uint64_t pace = 0;
   for (auto& [member, entry] : entries_) {
     pace = std::max(pace, entry.batches - entry.counted);

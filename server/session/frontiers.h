@@ -7,10 +7,10 @@
 #include <set>
 #include <vector>
 
-#include "session/replica_roll.h"
-#include "session/step_at.h"
-#include "session/store.h"
-#include "session/timeline.h"
+#include "job/step_at.h"
+#include "store/store.h"
+#include "stream/replica_roll.h"
+#include "stream/timeline.h"
 
 namespace spdld::session {
 
@@ -32,46 +32,46 @@ class Frontiers {
   static constexpr std::uint64_t kLeadSeconds = 8;  // of the pace
 
   // The first step that no consumer has been given; none has been given any: nothing.
-  std::optional<StepAt> furthest() const;
+  std::optional<job::StepAt> furthest() const;
 
   // A consumer begins at `at`; with `instead`, where the one before in its place was counts no
   // more.
-  void begin(Member member, StepAt at, bool instead);
+  void begin(job::Member member, job::StepAt at, bool instead);
   // It was given everything before `next`. `turn` grows with each seek since it began, `batches`
   // with each batch.
-  void reach(Member member, StepAt next, std::uint64_t turn, std::uint64_t batches);
+  void reach(job::Member member, job::StepAt next, std::uint64_t turn, std::uint64_t batches);
   // A change of the job begins at `at`: no later one may begin before.
-  void raise(StepAt at);
+  void raise(job::StepAt at);
   // The job was sent to `to`.
-  void go_to(StepAt to);
+  void go_to(job::StepAt to);
   // All ranks start again from a saved state: each one's own says where it is. Whoever has no place
   // among so many shards does not come back.
   void start_again(std::uint32_t num_shards);
   // Whether the consumer was in its place before all ranks started again, and is not back.
-  bool returns(Member member) const;
+  bool returns(job::Member member) const;
   void clear() { entries_.clear(); }  // another run
 
   // For the record; those of `reading` ahead of where they are. kept() once that is on disk.
-  std::vector<StoredFrontier> stored(const Timeline& timeline,
-                                     const std::set<Member>& reading) const;
-  void kept(const std::vector<StoredFrontier>& record);
-  void restore(const std::vector<StoredFrontier>& record);
+  std::vector<store::StoredFrontier> stored(const stream::Timeline& timeline,
+                                            const std::set<job::Member>& reading) const;
+  void kept(const std::vector<store::StoredFrontier>& record);
+  void restore(const std::vector<store::StoredFrontier>& record);
   // Whether the record has this consumer, and far enough ahead for it to begin.
-  bool covered(Member member, const Timeline& timeline) const;
+  bool covered(job::Member member, const stream::Timeline& timeline) const;
   // Once a second, after reach() for all of `reading`: whether the record must be written again.
-  bool outrun(const Timeline& timeline, const std::set<Member>& reading);
+  bool outrun(const stream::Timeline& timeline, const std::set<job::Member>& reading);
 
  private:
   struct Entry {
-    StepAt at;
+    job::StepAt at;
     std::uint64_t turn = 0;
     std::uint64_t batches = 0;
     std::uint64_t counted = 0;  // of them, a second ago
     bool returns = false;
-    std::optional<StepAt> kept = std::nullopt;  // on disk
+    std::optional<job::StepAt> kept = std::nullopt;  // on disk
   };
 
-  std::map<Member, Entry> entries_;
+  std::map<job::Member, Entry> entries_;
   std::uint64_t lead_ = kFirstLead;
 };
 

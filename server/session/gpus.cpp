@@ -12,7 +12,7 @@ namespace {
 
 using spec::DeliverySpec;
 
-const spec::PipelineSpec& spec_of(const Phase& phase) { return phase.run->plan().spec; }
+const spec::PipelineSpec& spec_of(const pipeline::Phase& phase) { return phase.run->plan().spec; }
 
 bool has_gpu(const Session& session) {
   return session.gpu != nullptr || (session.consumer != nullptr && session.consumer->has_gpu());
@@ -26,7 +26,7 @@ Result<delivery::DeviceMemoryPtr> open_named(delivery::Devices& devices, const S
   return error(Code::kFailedPrecondition, "it names none; open it with device=\"cuda\"");
 }
 
-Status refusal(const Phase& phase, const Status& why) {
+Status refusal(const pipeline::Phase& phase, const Status& why) {
   return Status(
       why.code(),
       "pipeline '" + spec_of(phase).name +
@@ -37,28 +37,29 @@ Status refusal(const Phase& phase, const Status& why) {
 
 }  // namespace
 
-bool delivers_to_gpus(const Phase& phase) {
+bool delivers_to_gpus(const pipeline::Phase& phase) {
   if (spec_of(phase).delivery.device != DeliverySpec::Device::kCuda) return false;
   const auto& fields = phase.run->plan().layout.fields();
   return std::any_of(fields.begin(), fields.end(), wire::goes_to_device);
 }
 
-bool may_stay_in_main_memory(const Phase& phase) {
+bool may_stay_in_main_memory(const pipeline::Phase& phase) {
   return spec_of(phase).delivery.on_unavailable == DeliverySpec::Unavailable::kHost;
 }
 
-std::string in_main_memory_text(const Phase& phase, const std::string& why, bool has_device) {
+std::string in_main_memory_text(const pipeline::Phase& phase, const std::string& why,
+                                bool has_device) {
   return "pipeline '" + spec_of(phase).name +
          "' delivers to GPUs, and this loader's batches lie in main memory: " + why +
          (has_device ? "; this loader" : "; one with device=") + " copies them to its GPU itself";
 }
 
-bool Sessions::has_opened_gpu(const Session& session, const Phase& phase) {
+bool Sessions::has_opened_gpu(const Session& session, const pipeline::Phase& phase) {
   return !delivers_to_gpus(phase) || has_gpu(session) ||
          (session.gpu_sought && may_stay_in_main_memory(phase));
 }
 
-Status Sessions::open_gpu(const SessionPtr& session, const Phase& phase) {
+Status Sessions::open_gpu(const SessionPtr& session, const pipeline::Phase& phase) {
   if (!delivers_to_gpus(phase)) return {};
   {
     MutexLock lock(mutex_);
@@ -84,16 +85,16 @@ Status Sessions::open_gpu(const SessionPtr& session, const Phase& phase) {
 }
 
 Status Sessions::open_gpu(const SessionPtr& session) {
-  std::vector<PhasePtr> phases;
+  std::vector<pipeline::PhasePtr> phases;
   {
     MutexLock lock(mutex_);
     phases = session->job->phases();
   }
-  for (const PhasePtr& phase : phases) SPDLD_TRY(open_gpu(session, *phase));
+  for (const pipeline::PhasePtr& phase : phases) SPDLD_TRY(open_gpu(session, *phase));
   return {};
 }
 
-Status Sessions::open_gpus(const JobPtr& job, const Phase& phase) {
+Status Sessions::open_gpus(const JobPtr& job, const pipeline::Phase& phase) {
   std::vector<SessionPtr> sessions;
   {
     MutexLock lock(mutex_);
@@ -103,7 +104,7 @@ Status Sessions::open_gpus(const JobPtr& job, const Phase& phase) {
   return {};
 }
 
-Status Sessions::open_gpu_of_job(const SessionPtr& session, const Phase& phase) {
+Status Sessions::open_gpu_of_job(const SessionPtr& session, const pipeline::Phase& phase) {
   return open_gpu(session, phase)
       .with_context("session " + std::to_string(session->id) + " (" + session->process() + ")");
 }

@@ -18,9 +18,9 @@ constexpr std::size_t kMaxSaidBytes = 512;
 using RunSet = std::set<const engine::Run*>;
 
 // A version that only tunes another one has its run.
-RunSet runs_of(const Timeline& timeline) {
+RunSet runs_of(const stream::Timeline& timeline) {
   RunSet runs;
-  for (const Timeline::Cut& cut : timeline.cuts()) runs.insert(cut.phase->run.get());
+  for (const stream::Timeline::Cut& cut : timeline.cuts()) runs.insert(cut.phase->run.get());
   return runs;
 }
 
@@ -87,9 +87,9 @@ Spent& Spent::operator+=(const Spent& more) {
   return *this;
 }
 
-Job::Job(JobTag job_tag, JobKey job_key, Timeline job_timeline, std::uint64_t job_seed,
-         std::uint64_t replace_budget, std::set<std::uint64_t> replaced, std::uint64_t last_failure,
-         Store* store)
+Job::Job(stream::JobTag job_tag, job::JobKey job_key, stream::Timeline job_timeline,
+         std::uint64_t job_seed, std::uint64_t replace_budget, std::set<std::uint64_t> replaced,
+         std::uint64_t last_failure, store::Store* store)
     : tag(job_tag),
       key(std::move(job_key)),
       seed(job_seed),
@@ -117,11 +117,11 @@ void Job::stream_failed(const engine::StreamFailure& failure) {
              failure.status.message());
 }
 
-StepAt Job::here() const {
-  std::optional<StepAt> lowest;
+job::StepAt Job::here() const {
+  std::optional<job::StepAt> lowest;
   for (const auto& [member, session] : members) {
     if (session->consumer == nullptr) continue;
-    const StepAt next = session->consumer->view().next;
+    const job::StepAt next = session->consumer->view().next;
     lowest = lowest ? std::min(*lowest, next) : next;
   }
   if (lowest) return *lowest;
@@ -129,7 +129,7 @@ StepAt Job::here() const {
   return lowest ? *lowest : resumes_at();
 }
 
-StepAt Job::resumes_at() const {
+job::StepAt Job::resumes_at() const {
   return ledger.kept_unix_ms > 0 ? std::max(start, ledger.at) : start;
 }
 
@@ -154,8 +154,8 @@ void Job::note_frontiers() {
 
 bool Job::outruns_record() { return frontiers.outrun(timeline, reading()); }
 
-std::set<Member> Job::reading() const {
-  std::set<Member> reading;
+std::set<job::Member> Job::reading() const {
+  std::set<job::Member> reading;
   for (const auto& [member, session] : members) {
     if (session->consumer != nullptr) reading.insert(member);
   }
@@ -198,12 +198,12 @@ std::vector<Jump> Job::jumps_after(std::uint32_t done) const {
   return jumps;
 }
 
-const Timeline& Job::timeline_after(std::uint32_t done) const {
+const stream::Timeline& Job::timeline_after(std::uint32_t done) const {
   const Move* const next = move_after(done);
   return next != nullptr ? next->before : timeline;
 }
 
-bool Job::has_consumer(Member member) const {
+bool Job::has_consumer(job::Member member) const {
   const auto held = members.find(member);
   return held != members.end() && held->second->consumer != nullptr;
 }
@@ -218,7 +218,7 @@ bool Job::all_seen() const {
 
 Job::Acknowledged Job::acknowledged() const {
   std::optional<Acknowledged> lowest;
-  const auto count = [&](StepAt at, std::uint64_t position) {
+  const auto count = [&](job::StepAt at, std::uint64_t position) {
     if (!lowest || at < lowest->at) lowest = Acknowledged{.at = at, .position = position};
   };
   for (const auto& [member, session] : members) {
@@ -241,7 +241,7 @@ Job::Acknowledged Job::acknowledged() const {
 }
 
 void Job::forget_old_cuts() {
-  const Timeline before = timeline;
+  const stream::Timeline before = timeline;
   timeline.forget_before(std::min(here(), acknowledged().at));
   const RunSet known = runs_of(timeline);
   for (const engine::Run* run : runs_of(before)) {
@@ -249,14 +249,14 @@ void Job::forget_old_cuts() {
   }
 }
 
-std::vector<PhasePtr> Job::phases() const {
-  std::vector<PhasePtr> phases;
-  const auto add = [&phases](const PhasePtr& phase) {
+std::vector<pipeline::PhasePtr> Job::phases() const {
+  std::vector<pipeline::PhasePtr> phases;
+  const auto add = [&phases](const pipeline::PhasePtr& phase) {
     if (phase != nullptr && std::find(phases.begin(), phases.end(), phase) == phases.end())
       phases.push_back(phase);
   };
-  const auto add_all = [&add](const Timeline& of) {
-    for (const Timeline::Cut& cut : of.cuts()) add(cut.phase);
+  const auto add_all = [&add](const stream::Timeline& of) {
+    for (const stream::Timeline::Cut& cut : of.cuts()) add(cut.phase);
   };
   add_all(timeline);
   for (const Move& move : moves) add_all(move.before);
@@ -265,9 +265,9 @@ std::vector<PhasePtr> Job::phases() const {
   return phases;
 }
 
-void Job::read_by(const Readings& readings) {
-  const std::vector<PhasePtr> known = phases();
-  const auto changes = [&](const PhasePtr& phase) { return readings.contains(phase); };
+void Job::read_by(const stream::Readings& readings) {
+  const std::vector<pipeline::PhasePtr> known = phases();
+  const auto changes = [&](const pipeline::PhasePtr& phase) { return readings.contains(phase); };
   if (std::none_of(known.begin(), known.end(), changes)) return;
   past = spent();
   timeline.replace(readings);
@@ -288,10 +288,10 @@ Spent Job::spent() const {
   return spent;
 }
 
-JobView Job::view() const {
-  const Phase& now = phase();
+job::JobView Job::view() const {
+  const pipeline::Phase& now = phase();
   const Spent spent = this->spent();
-  JobView view{
+  job::JobView view{
       .job = key.job,
       .pipeline = key.pipeline,
       .owner = key.uid,
@@ -323,8 +323,8 @@ JobView Job::view() const {
       .seeks = {},
       .shards = {}};
   for (const Move& move : moves) view.seeks.push_back({.from = move.from, .to = move.to});
-  const Phase* last = nullptr;
-  for (const Timeline::Cut& cut : timeline.cuts()) {
+  const pipeline::Phase* last = nullptr;
+  for (const stream::Timeline::Cut& cut : timeline.cuts()) {
     if (cut.phase.get() == last) continue;
     last = cut.phase.get();
     view.phases.push_back({.from = cut.from,
@@ -334,13 +334,13 @@ JobView Job::view() const {
   }
   for (std::uint32_t shard = 0; shard < timeline.num_shards(); ++shard) {
     for (std::uint32_t replica = 0; replica < replicas; ++replica) {
-      ShardView& of = view.shards.emplace_back();
+      job::ShardView& of = view.shards.emplace_back();
       of.shard = shard;
       of.replica = replica;
-      const StepAt begin = timeline.begin_of(shard, resumes_at(), true);
+      const job::StepAt begin = timeline.begin_of(shard, resumes_at(), true);
       of.epoch = begin.epoch;
       of.step = begin.step;
-      const Member member{shard, replica};
+      const job::Member member{shard, replica};
       if (const auto was = left.find(member); was != left.end()) {
         of.epoch = was->second.next.epoch;
         of.step = was->second.next.step;
@@ -350,7 +350,7 @@ JobView Job::view() const {
       of.session = held->second->id;
       of.pid = held->second->connection->peer().pid;
       if (held->second->consumer == nullptr) continue;
-      const StepAt next = held->second->consumer->view().next;
+      const job::StepAt next = held->second->consumer->view().next;
       of.epoch = next.epoch;
       of.step = next.step;
     }
@@ -358,7 +358,7 @@ JobView Job::view() const {
   return view;
 }
 
-StoredPosition Job::stored_position(const Acknowledged& at) const {
+store::StoredPosition Job::stored_position(const Acknowledged& at) const {
   return {.key = key,
           .at = at.at,
           .position = at.position,
@@ -366,8 +366,8 @@ StoredPosition Job::stored_position(const Acknowledged& at) const {
           .kept_unix_ms = 0};
 }
 
-EndView Job::end() const {
-  EndView end{.unix_ms = unix_ms(), .how = "done", .at = here()};
+job::EndView Job::end() const {
+  job::EndView end{.unix_ms = unix_ms(), .how = "done", .at = here()};
   const bool all_done =
       std::all_of(left.begin(), left.end(), [](const auto& was) { return was.second.done; });
   if (const std::string failure = failures.last_end(); !failure.empty()) {
@@ -378,32 +378,32 @@ EndView Job::end() const {
   return end;
 }
 
-StoredJob Job::stored() const {
-  StoredJob job{.key = key,
-                .declared = declared,
-                .ended = !declared && members.empty() && awaited.empty(),
-                .incarnation = incarnation,
-                .seed = seed,
-                .replicas = replicas,
-                .epochs = epochs,
-                .open_epochs = open_epochs,
-                .max_epochs = max_epochs,
-                .limits = limits,
-                .vars = vars,
-                .first_vars = first_vars,
-                .batch_size = batch_size,
-                .start = start,
-                .phases = {},
-                .cuts = {},
-                .moves = {},
-                .move_count = move_count,
-                .live = {},
-                .done = roll->done(),
-                .frontiers = frontiers.stored(timeline, reading()),
-                .kept_unix_ms = 0};
-  std::vector<const Phase*> known;
-  const auto keep = [&](const Timeline& of, std::vector<StoredCut>& cuts) {
-    for (const Timeline::Cut& cut : of.cuts()) {
+store::StoredJob Job::stored() const {
+  store::StoredJob job{.key = key,
+                       .declared = declared,
+                       .ended = !declared && members.empty() && awaited.empty(),
+                       .incarnation = incarnation,
+                       .seed = seed,
+                       .replicas = replicas,
+                       .epochs = epochs,
+                       .open_epochs = open_epochs,
+                       .max_epochs = max_epochs,
+                       .limits = limits,
+                       .vars = vars,
+                       .first_vars = first_vars,
+                       .batch_size = batch_size,
+                       .start = start,
+                       .phases = {},
+                       .cuts = {},
+                       .moves = {},
+                       .move_count = move_count,
+                       .live = {},
+                       .done = roll->done(),
+                       .frontiers = frontiers.stored(timeline, reading()),
+                       .kept_unix_ms = 0};
+  std::vector<const pipeline::Phase*> known;
+  const auto keep = [&](const stream::Timeline& of, std::vector<store::StoredCut>& cuts) {
+    for (const stream::Timeline::Cut& cut : of.cuts()) {
       auto index = std::find(known.begin(), known.end(), cut.phase.get()) - known.begin();
       if (index == static_cast<std::ptrdiff_t>(known.size())) {
         known.push_back(cut.phase.get());
@@ -426,7 +426,7 @@ StoredJob Job::stored() const {
                          .before = {}});
     keep(move.before, job.moves.back().before);
   }
-  std::set<Member> live = awaited;
+  std::set<job::Member> live = awaited;
   for (const auto& [member, session] : members) live.insert(member);
   job.live.assign(live.begin(), live.end());
   return job;

@@ -14,16 +14,16 @@
 
 #include "base/rate_window.h"
 #include "delivery/data_server.h"
+#include "engine/failure_log.h"
+#include "pipeline/phase.h"
 #include "session/consumer.h"
-#include "session/failure_log.h"
 #include "session/frontiers.h"
 #include "session/job_rates.h"
-#include "session/phase.h"
-#include "session/replica_roll.h"
-#include "session/store.h"
-#include "session/stream_reader.h"
-#include "session/timeline.h"
 #include "session/views.h"
+#include "store/store.h"
+#include "stream/replica_roll.h"
+#include "stream/stream_reader.h"
+#include "stream/timeline.h"
 
 namespace spdld::session {
 
@@ -48,7 +48,7 @@ struct Session {
   const std::string device;  // UUID of the GPU that it wants batches on; empty: none
 
   std::shared_ptr<class Job> job;
-  Member member;
+  job::Member member;
   std::shared_ptr<Consumer> consumer;  // none while the attach is under way
   bool queued = true;                  // other attaches are before it
   bool closed = false;
@@ -82,38 +82,39 @@ struct Spent {
 
 // One training run on one pipeline. What a rank may not change later is const; the rest is guarded
 // by Sessions. The judge's part is thread-safe by itself: workers call it.
-class Job final : public FailureJudge {
+class Job final : public stream::FailureJudge {
  public:
   static constexpr std::uint64_t kNoEnd = std::numeric_limits<std::uint64_t>::max();
 
-  Job(JobTag tag, JobKey key, Timeline timeline, std::uint64_t seed, std::uint64_t replace_budget,
-      std::set<std::uint64_t> replaced, std::uint64_t last_failure, Store* store);
+  Job(stream::JobTag tag, job::JobKey key, stream::Timeline timeline, std::uint64_t seed,
+      std::uint64_t replace_budget, std::set<std::uint64_t> replaced, std::uint64_t last_failure,
+      store::Store* store);
 
   Status may_replace(const engine::SampleFailure& failure) override;
   void stream_failed(const engine::StreamFailure& failure) override;
 
   bool last_known() const { return max_epochs > 0 && open_epochs >= max_epochs; }
   // The lowest step that any consumer is yet to be handed; where they were when none is here.
-  StepAt here() const;
+  job::StepAt here() const;
   // Where a shard stands that nobody has read since the daemon began: as the record has the job.
-  StepAt resumes_at() const;
+  job::StepAt resumes_at() const;
   // Up to where all shards have given back what they were handed. A shard that nobody has read yet
   // stands where the record has the job, or at its start, until it is taken for another node's.
   struct Acknowledged {
-    StepAt at;
+    job::StepAt at;
     std::uint64_t position = 0;
 
     friend bool operator==(const Acknowledged&, const Acknowledged&) = default;
   };
   Acknowledged acknowledged() const;
-  bool has_consumer(Member member) const;
+  bool has_consumer(job::Member member) const;
   // Whether each of its places has a consumer, or had one.
   bool all_seen() const;
   // After a change of its timeline: what has become of no use in it goes.
   void forget_old_cuts();
   // All that it runs, or is to run. Nobody reads it meanwhile: what it has spent stays counted.
-  std::vector<PhasePtr> phases() const;
-  void read_by(const Readings& readings);
+  std::vector<pipeline::PhasePtr> phases() const;
+  void read_by(const stream::Readings& readings);
   // It goes on there as if it had never been further.
   void rewind_ledger(Acknowledged to);
   // A swap is prepared.
@@ -131,23 +132,23 @@ class Job final : public FailureJudge {
   const Move* move_after(std::uint32_t moves) const;
   // What is still to come for who has gone along with so many moves.
   std::vector<Jump> jumps_after(std::uint32_t moves) const;
-  const Timeline& timeline_after(std::uint32_t moves) const;  // before the first of them
-  const Phase& phase() const { return *timeline.phase(here()); }
-  std::set<Member> reading() const;  // its places that have a consumer
-  Spent spent() const;               // on all its runs
-  JobView view() const;
+  const stream::Timeline& timeline_after(std::uint32_t moves) const;  // before the first of them
+  const pipeline::Phase& phase() const { return *timeline.phase(here()); }
+  std::set<job::Member> reading() const;  // its places that have a consumer
+  Spent spent() const;                    // on all its runs
+  job::JobView view() const;
   // How it ended: when nobody is attached any more.
-  EndView end() const;
-  StoredJob stored() const;
-  StoredPosition stored_position(const Acknowledged& at) const;
+  job::EndView end() const;
+  store::StoredJob stored() const;
+  store::StoredPosition stored_position(const Acknowledged& at) const;
 
-  const JobTag tag;
-  const JobKey key;
+  const stream::JobTag tag;
+  const job::JobKey key;
   const std::uint64_t seed;
-  FailureLog failures;
-  const std::shared_ptr<ByteMeter> meter = std::make_shared<ByteMeter>();
+  engine::FailureLog failures;
+  const std::shared_ptr<stream::ByteMeter> meter = std::make_shared<stream::ByteMeter>();
   const std::shared_ptr<SharingGain> gain = std::make_shared<SharingGain>();
-  const std::shared_ptr<ReplicaRoll> roll = std::make_shared<ReplicaRoll>();
+  const std::shared_ptr<stream::ReplicaRoll> roll = std::make_shared<stream::ReplicaRoll>();
 
   JobRates rates;
   Spent past;               // on runs that its timeline has forgotten
@@ -155,60 +156,60 @@ class Job final : public FailureJudge {
   bool declared = false;
   std::uint32_t incarnation = 0;
   std::uint32_t replicas = 1;
-  AbsentReplica absent = AbsentReplica::kWait;
-  EpochMode epochs = EpochMode::kAuto;
+  stream::AbsentReplica absent = stream::AbsentReplica::kWait;
+  job::EpochMode epochs = job::EpochMode::kAuto;
   std::uint64_t open_epochs = kNoEnd;
   std::uint64_t max_epochs = 0;
-  JobLimits limits;
+  job::JobLimits limits;
   // What its consumers say instead of the pipeline's text. What an operator says for the job is its
   // phases'.
   std::map<std::string, std::string> vars;
   std::map<std::string, std::string> first_vars;  // the same when the first one attached
   std::optional<std::uint64_t> batch_size;
-  StepAt start;
+  job::StepAt start;
   bool starts_by_ledger = false;  // all who ask for the ledger's place begin at `start`
-  Timeline timeline;
-  std::map<Member, SessionPtr> members;
+  stream::Timeline timeline;
+  std::map<job::Member, SessionPtr> members;
   // Where consumers were when they went.
   struct Left {
-    StepAt next;
-    StepAt acked;
+    job::StepAt next;
+    job::StepAt acked;
     std::uint64_t acked_position = 0;
     std::uint32_t moves = 0;  // of the job, that it is known to have gone along with
     bool done = false;        // it said good-bye
   };
-  std::map<Member, Left> left;
+  std::map<job::Member, Left> left;
   Frontiers frontiers;
   std::string last_parting;  // how the last consumer ended that did not say good-bye
   // When its consumers began to come; and that whoever has not come by now is another node's.
   std::optional<std::chrono::nanoseconds> began;
   bool gathered = false;
   // Who was here when an earlier daemon died, and has not come back yet.
-  std::set<Member> awaited;
-  LedgerView ledger;
-  std::optional<StoredPosition> kept;  // what is on disk of it
-  std::uint64_t rewinds = 0;           // of it, so far
-  std::uint64_t failures_kept = 0;     // the number of the last failure that is on disk
+  std::set<job::Member> awaited;
+  job::LedgerView ledger;
+  std::optional<store::StoredPosition> kept;  // what is on disk of it
+  std::uint64_t rewinds = 0;                  // of it, so far
+  std::uint64_t failures_kept = 0;            // the number of the last failure that is on disk
   bool record_is_old = true;  // the record on disk, if any, does not say what stored() does
   bool new_run = false;       // and it may be of another run: see Sessions::keep_attached()
   std::uint64_t recorded_unix_ms = 0;  // when it was written last
   // A swap that is prepared and not committed yet: no consumer goes beyond it.
   struct Pending {
-    StepAt from;
-    PhasePtr phase;
-    std::optional<StepAt> planned = std::nullopt;  // where it was to come, if that is earlier
+    job::StepAt from;
+    pipeline::PhasePtr phase;
+    std::optional<job::StepAt> planned = std::nullopt;  // where it was to come, if that is earlier
 
-    StepAt first() const { return planned ? std::min(*planned, from) : from; }
+    job::StepAt first() const { return planned ? std::min(*planned, from) : from; }
   };
   std::optional<Pending> pending;
-  PhasePtr tuning;  // the same of one that only renames what is run
+  pipeline::PhasePtr tuning;  // the same of one that only renames what is run
   // Where an operator sent it. Consumers read as before up to `from`, and go on at `to`.
   struct Move {
     std::uint32_t number = 0;  // counts them
     std::uint32_t after = 0;   // the number of the one before
-    StepAt from;
-    StepAt to;
-    Timeline before;
+    job::StepAt from;
+    job::StepAt to;
+    stream::Timeline before;
   };
   // Those that a consumer, or another process with its state, may be yet to go along with.
   std::vector<Move> moves;
@@ -220,7 +221,7 @@ class Job final : public FailureJudge {
  private:
   bool gone_along(const Move& move) const;
 
-  Store* const store_;  // none for private jobs: what they replaced is forgotten with them
+  store::Store* const store_;  // none for private jobs: what they replaced is forgotten with them
 };
 using JobPtr = std::shared_ptr<Job>;
 

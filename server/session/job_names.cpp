@@ -10,10 +10,10 @@
 
 namespace spdld::session {
 
-Result<std::optional<JobKey>> Sessions::meant(const Caller& caller, const JobName& name,
-                                              std::vector<JobKey> keys) const {
+Result<std::optional<job::JobKey>> Sessions::meant(const job::Caller& caller, const JobName& name,
+                                                   std::vector<job::JobKey> keys) const {
   const std::vector<std::string>& ids = name.pipelines;
-  std::erase_if(keys, [&](const JobKey& key) {
+  std::erase_if(keys, [&](const job::JobKey& key) {
     const bool of_user =
         name.of_user && key.uid == name.of_user->uid && key.job == name.of_user->job;
     return (key.job != name.job && !of_user) || !visible(caller, key) ||
@@ -22,24 +22,24 @@ Result<std::optional<JobKey>> Sessions::meant(const Caller& caller, const JobNam
   // One's own job wins over another's of the same name, and one's own pipeline over a shared one.
   const auto prefer = [&keys](const auto& closer) {
     if (std::any_of(keys.begin(), keys.end(), closer))
-      std::erase_if(keys, [&](const JobKey& key) { return !closer(key); });
+      std::erase_if(keys, [&](const job::JobKey& key) { return !closer(key); });
   };
-  prefer([&](const JobKey& key) { return key.uid == caller.uid; });
-  prefer([&](const JobKey& key) { return !ids.empty() && key.pipeline == ids.front(); });
-  if (keys.empty()) return std::optional<JobKey>();
+  prefer([&](const job::JobKey& key) { return key.uid == caller.uid; });
+  prefer([&](const job::JobKey& key) { return !ids.empty() && key.pipeline == ids.front(); });
+  if (keys.empty()) return std::optional<job::JobKey>();
   if (keys.size() == 1) return std::optional(keys.front());
   std::string names;
-  for (const JobKey& key : keys)
+  for (const job::JobKey& key : keys)
     names += (names.empty() ? "'" : ", '") + deps_.catalogue.name_for(caller.uid, key.pipeline) +
              "' (uid " + std::to_string(key.uid) + ")";
   return error(Code::kInvalidArgument, "there are several jobs '" + name.job + "': " + names +
                                            "; say which with --pipeline, or as USER/" + name.job);
 }
 
-Result<JobPtr> Sessions::find_job(const Caller& caller, const JobName& name) const {
-  std::vector<JobKey> running;
+Result<JobPtr> Sessions::find_job(const job::Caller& caller, const JobName& name) const {
+  std::vector<job::JobKey> running;
   for (const auto& [key, job] : jobs_) running.push_back(key);
-  SPDLD_ASSIGN(const std::optional<JobKey> found, meant(caller, name, std::move(running)));
+  SPDLD_ASSIGN(const std::optional<job::JobKey> found, meant(caller, name, std::move(running)));
   if (found) return jobs_.at(*found);
   const auto awaited = meant(caller, name, {expected_.begin(), expected_.end()});
   if (come_back_s().count() > 0 && (!awaited || *awaited))
@@ -59,12 +59,13 @@ Result<JobPtr> Sessions::find_job(const Caller& caller, const JobName& name) con
                    "have ended");
 }
 
-Result<std::optional<JobKey>> Sessions::forget_job(const Caller& caller, const JobName& name) {
-  SPDLD_ASSIGN(std::vector<JobKey> keys, deps_.store.jobs_named(name.job));
-  for (const StoredPosition& ended : ended_positions_) keys.push_back(ended.key);
+Result<std::optional<job::JobKey>> Sessions::forget_job(const job::Caller& caller,
+                                                        const JobName& name) {
+  SPDLD_ASSIGN(std::vector<job::JobKey> keys, deps_.store.jobs_named(name.job));
+  for (const store::StoredPosition& ended : ended_positions_) keys.push_back(ended.key);
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-  SPDLD_ASSIGN(const std::optional<JobKey> ended, meant(caller, name, std::move(keys)));
+  SPDLD_ASSIGN(const std::optional<job::JobKey> ended, meant(caller, name, std::move(keys)));
   if (!ended) return ended;
   SPDLD_TRY(deps_.store.remove_job(*ended));
   forget_ended(*ended);

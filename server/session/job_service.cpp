@@ -11,7 +11,7 @@
 
 namespace spdld::session {
 
-Result<JobName> SessionService::job_name(const Caller& caller, std::string_view job,
+Result<JobName> SessionService::job_name(const job::Caller& caller, std::string_view job,
                                          std::string_view pipeline) const {
   JobName name{.job = std::string(job)};
   const std::size_t slash = name.job.find('/');
@@ -31,91 +31,95 @@ Result<JobName> SessionService::job_name(const Caller& caller, std::string_view 
   return name;
 }
 
-Result<JobView> SessionService::create_job(const Caller& caller, const JobRequest& request,
-                                           const Progress& progress) {
+Result<job::JobView> SessionService::create_job(const job::Caller& caller,
+                                                const JobRequest& request,
+                                                const Progress& progress) {
   return shown_to(catalogue_, caller,
                   sessions_.create_job(caller, request, listing_progress(progress)));
 }
 
-Result<JobView> SessionService::job(const Caller& caller, std::string_view job,
-                                    std::string_view pipeline) {
+Result<job::JobView> SessionService::job(const job::Caller& caller, std::string_view job,
+                                         std::string_view pipeline) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
   return shown_to(catalogue_, caller, sessions_.job(caller, name));
 }
 
-std::vector<JobView> SessionService::jobs(const Caller& caller) {
+std::vector<job::JobView> SessionService::jobs(const job::Caller& caller) {
   return shown_to(catalogue_, caller, sessions_.jobs(caller));
 }
 
-std::vector<JobView> SessionService::ended_jobs(const Caller& caller) {
-  std::vector<JobView> views;
-  for (StoredEnd& end : sessions_.ended(caller)) {
+std::vector<job::JobView> SessionService::ended_jobs(const job::Caller& caller) {
+  std::vector<job::JobView> views;
+  for (store::StoredEnd& end : sessions_.ended(caller)) {
     views.push_back(std::move(end.view));
     views.back().end = std::move(end.end);
   }
   return shown_to(catalogue_, caller, std::move(views));
 }
 
-Result<JobView> SessionService::advance_epoch(const Caller& caller, std::string_view job,
-                                              std::string_view pipeline,
-                                              std::optional<std::uint64_t> to) {
+Result<job::JobView> SessionService::advance_epoch(const job::Caller& caller, std::string_view job,
+                                                   std::string_view pipeline,
+                                                   std::optional<std::uint64_t> to) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
   return shown_to(catalogue_, caller, sessions_.advance_epoch(caller, name, to));
 }
 
-Result<JobView> SessionService::seek(const Caller& caller, std::string_view job,
-                                     std::string_view pipeline, std::uint64_t epoch,
-                                     std::uint64_t step) {
+Result<job::JobView> SessionService::seek(const job::Caller& caller, std::string_view job,
+                                          std::string_view pipeline, std::uint64_t epoch,
+                                          std::uint64_t step) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
   return shown_to(catalogue_, caller, sessions_.seek_job(caller, name, {epoch, step}));
 }
 
-Result<JobView> SessionService::resize_job(const Caller& caller, std::string_view job,
-                                           std::string_view pipeline, std::uint32_t num_shards) {
+Result<job::JobView> SessionService::resize_job(const job::Caller& caller, std::string_view job,
+                                                std::string_view pipeline,
+                                                std::uint32_t num_shards) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
   return shown_to(catalogue_, caller, sessions_.resize_job(caller, name, num_shards));
 }
 
-Result<JobView> SessionService::skip(const Caller& caller, std::string_view job,
-                                     std::string_view pipeline, std::uint64_t steps) {
+Result<job::JobView> SessionService::skip(const job::Caller& caller, std::string_view job,
+                                          std::string_view pipeline, std::uint64_t steps) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
   return shown_to(catalogue_, caller, sessions_.skip_steps(caller, name, steps));
 }
 
-Result<JobView> SessionService::limit_job(const Caller& caller, std::string_view job,
-                                          std::string_view pipeline, const LimitChange& change) {
+Result<job::JobView> SessionService::limit_job(const job::Caller& caller, std::string_view job,
+                                               std::string_view pipeline,
+                                               const LimitChange& change) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
   return shown_to(catalogue_, caller, sessions_.limit_job(caller, name, change));
 }
 
-Result<DeletedJob> SessionService::delete_job(const Caller& caller, std::string_view job,
+Result<DeletedJob> SessionService::delete_job(const job::Caller& caller, std::string_view job,
                                               std::string_view pipeline) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
   return shown_to(catalogue_, caller, sessions_.delete_job(caller, name));
 }
 
-std::vector<SessionView> SessionService::sessions(const Caller& caller) {
+std::vector<SessionView> SessionService::sessions(const job::Caller& caller) {
   return shown_to(catalogue_, caller, sessions_.sessions(caller));
 }
 
-Status SessionService::evict(const Caller& caller, std::uint64_t session,
+Status SessionService::evict(const job::Caller& caller, std::uint64_t session,
                              const std::string& reason) {
   return sessions_.evict(caller, session, reason);
 }
 
-std::vector<StageView> SessionService::stages(const Caller& caller) {
+std::vector<job::StageView> SessionService::stages(const job::Caller& caller) {
   return shown_to(catalogue_, caller, sessions_.stages(caller));
 }
 
-std::vector<StageView> SessionService::ended_stages(const Caller& caller) {
-  std::vector<StageView> views;
-  for (StoredEnd& end : sessions_.ended(caller)) {
-    for (StageView& stage : end.stages) views.push_back(std::move(stage));
+std::vector<job::StageView> SessionService::ended_stages(const job::Caller& caller) {
+  std::vector<job::StageView> views;
+  for (store::StoredEnd& end : sessions_.ended(caller)) {
+    for (job::StageView& stage : end.stages) views.push_back(std::move(stage));
   }
   return shown_to(catalogue_, caller, std::move(views));
 }
 
-std::vector<FailureView> SessionService::failures(const Caller& caller, const std::string& job) {
+std::vector<FailureView> SessionService::failures(const job::Caller& caller,
+                                                  const std::string& job) {
   return shown_to(catalogue_, caller, sessions_.failures(caller, job));
 }
 

@@ -10,16 +10,16 @@ std::string shard_text(std::uint32_t shard, std::uint32_t num_shards) {
   return "shard " + std::to_string(shard) + " of " + std::to_string(num_shards);
 }
 
-std::string member_text(const Job& job, Member member) {
+std::string member_text(const Job& job, job::Member member) {
   return (job.replicas > 1 ? "replica " + std::to_string(member.replica) + " of " : "") + "shard " +
          std::to_string(member.shard);
 }
 
-std::string away_text(const Job& job, Member member) {
-  if (job.absent == AbsentReplica::kGoOn) return {};
-  const std::vector<Member> done = job.roll->done();
+std::string away_text(const Job& job, job::Member member) {
+  if (job.absent == stream::AbsentReplica::kGoOn) return {};
+  const std::vector<job::Member> done = job.roll->done();
   for (std::uint32_t replica = 0; replica < job.replicas; ++replica) {
-    const Member other{member.shard, replica};
+    const job::Member other{member.shard, replica};
     if (!job.has_consumer(other) && std::find(done.begin(), done.end(), other) == done.end())
       return "; " + member_text(job, other) + " is away, and is waited for: start it again";
   }

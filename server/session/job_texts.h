@@ -13,9 +13,9 @@ namespace spdld::session {
 // "shard 1 of 4"
 std::string shard_text(std::uint32_t shard, std::uint32_t num_shards);
 // "shard 1", "replica 0 of shard 1"
-std::string member_text(const Job& job, Member member);
+std::string member_text(const Job& job, job::Member member);
 // Which other replica of the shard is waited for, and what to do; empty if none is.
-std::string away_text(const Job& job, Member member);
+std::string away_text(const Job& job, job::Member member);
 // kInvalidArgument: the name begins as an option or a hidden directory does. Empty is a private
 // job's.
 Status check_job_name(const std::string& name);

@@ -11,10 +11,11 @@
 
 namespace spdld::session {
 
-Status Sessions::claim(const SessionPtr& session, const JobKey& key,
-                       const Result<PipelinePtr>& pipeline, const delivery::AttachRequest& request,
-                       const JobPtr& revived, const Readings& readings) {
-  std::optional<StoredPosition> ledger;
+Status Sessions::claim(const SessionPtr& session, const job::JobKey& key,
+                       const Result<pipeline::PipelinePtr>& pipeline,
+                       const delivery::AttachRequest& request, const JobPtr& revived,
+                       const stream::Readings& readings) {
+  std::optional<store::StoredPosition> ledger;
   if (request.start == wire::StartMode::kLedger) {
     SPDLD_ASSIGN(ledger, kept_position(key));
   }
@@ -34,9 +35,10 @@ Status Sessions::claim(const SessionPtr& session, const JobKey& key,
   return claimed;
 }
 
-Result<JobPtr> Sessions::join_job(const JobKey& key, const Result<PipelinePtr>& pipeline,
+Result<JobPtr> Sessions::join_job(const job::JobKey& key,
+                                  const Result<pipeline::PipelinePtr>& pipeline,
                                   const delivery::AttachRequest& request, const JobPtr& revived,
-                                  const Credentials& reader, const Readings& readings) {
+                                  const Credentials& reader, const stream::Readings& readings) {
   const auto known = jobs_.find(key);
   const JobPtr before = known == jobs_.end() ? revived : known->second;
   // Who lost its daemon goes on with a job that it has.
@@ -66,7 +68,7 @@ Result<JobPtr> Sessions::join_job(const JobKey& key, const Result<PipelinePtr>& 
                          before->seed == seed && same_vars(*before, request.vars) &&
                          before->batch_size == request.batch_size;
     if (goes_on) {
-      Timeline timeline = before->timeline;
+      stream::Timeline timeline = before->timeline;
       timeline.replace(readings);
       take_over(timeline, request, before->acknowledged().at, num_shards);
       SPDLD_ASSIGN(job, make_job(key, std::move(timeline), seed, request.job.empty()));
@@ -123,7 +125,7 @@ Status Sessions::check_shard(const Job& job, const delivery::AttachRequest& requ
   const std::uint32_t num_shards = job.timeline.num_shards();
   if (!request.shard || *request.shard < num_shards) return {};
   // Who comes back to a shard that is left out from some step on still has the steps before.
-  const StepAt at{request.cursor.epoch, request.cursor.step};
+  const job::StepAt at{request.cursor.epoch, request.cursor.step};
   if (request.reconnect && request.start == wire::StartMode::kCursor &&
       *request.shard < job.timeline_after(request.moves.value_or(job.move_count))
                            .sharding(at)
@@ -161,14 +163,14 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
   if (back) return {};
   const auto phases = [&](auto has) {
     return std::any_of(job.timeline.cuts().begin(), job.timeline.cuts().end(),
-                       [&](const Timeline::Cut& cut) { return has(*cut.phase); });
+                       [&](const stream::Timeline::Cut& cut) { return has(*cut.phase); });
   };
   if (request.batch_size &&
-      !phases([&](const Phase& phase) { return phase.batch == *request.batch_size; }))
+      !phases([&](const pipeline::Phase& phase) { return phase.batch == *request.batch_size; }))
     return differs("batch_size", job.phase().batch, *request.batch_size,
                    "give the job's (batch_size=), or none");
   for (const auto& [name, value] : request.vars) {
-    const auto has = [&name = name, &value = value](const Phase& phase) {
+    const auto has = [&name = name, &value = value](const pipeline::Phase& phase) {
       const auto& vars = phase.pipeline->plan->spec.vars;
       const auto found = vars.find(name);
       return found == vars.end() || found->second == value;
@@ -205,7 +207,7 @@ Status Sessions::taken_by(const Session& holder, const Job& job, const Session& 
 Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
                              const delivery::AttachRequest& request) {
   const std::uint32_t num_shards = job->timeline.num_shards();
-  Member member{.shard = 0, .replica = session->member.replica};
+  job::Member member{.shard = 0, .replica = session->member.replica};
   if (request.shard) {
     member.shard = *request.shard;
   } else {

@@ -10,7 +10,7 @@
 #include "session/about.h"
 #include "session/records.h"
 #include "session/sessions.h"
-#include "session/stored_json.h"
+#include "store/stored_json.h"
 
 namespace spdld::session {
 namespace {
@@ -36,8 +36,8 @@ void Sessions::keep_attached(const SessionPtr& session) {
     if (!due()) return;
   }
   MutexLock writing(records_);
-  StoredJob record;
-  std::vector<StoredPosition> positions;
+  store::StoredJob record;
+  std::vector<store::StoredPosition> positions;
   {
     MutexLock lock(mutex_);
     if (!due()) return;  // it was written with one that attached at the same time
@@ -50,7 +50,7 @@ void Sessions::keep_attached(const SessionPtr& session) {
     record = job->stored();
   }
   record.kept_unix_ms = unix_ms();
-  for (StoredPosition& position : positions) position.kept_unix_ms = record.kept_unix_ms;
+  for (store::StoredPosition& position : positions) position.kept_unix_ms = record.kept_unix_ms;
   const Status kept = deps_.store.put_jobs({record}, positions);
   MutexLock lock(mutex_);
   job->new_run = false;
@@ -62,23 +62,23 @@ void Sessions::keep_attached(const SessionPtr& session) {
   }
 }
 
-void Sessions::keep_end(const JobKey& key) {
+void Sessions::keep_end(const job::JobKey& key) {
   MutexLock writing(records_);
-  std::vector<StoredJob> ended;
+  std::vector<store::StoredJob> ended;
   {
     MutexLock lock(mutex_);
     if (jobs_.contains(key)) return;
     std::copy_if(ended_jobs_.begin(), ended_jobs_.end(), std::back_inserter(ended),
-                 [&](const StoredJob& one) { return one.key == key; });
+                 [&](const store::StoredJob& one) { return one.key == key; });
   }
   if (ended.empty()) return;
-  for (StoredJob& one : ended) one.kept_unix_ms = unix_ms();
+  for (store::StoredJob& one : ended) one.kept_unix_ms = unix_ms();
   if (Status kept = deps_.store.put_jobs(ended); !kept.ok())
     log::warn(about(key), "{}; how job '{}' ended, and what failed in it, may be lost",
               kept.message(), key.job);
 }
 
-void Sessions::forget_run(const JobKey& key) {
+void Sessions::forget_run(const job::JobKey& key) {
   MutexLock writing(records_);
   const Status removed = deps_.store.remove_position(key);
   MutexLock lock(mutex_);
@@ -90,7 +90,7 @@ void Sessions::forget_run(const JobKey& key) {
   if (const auto job = jobs_.find(key); job != jobs_.end()) job->second->kept.reset();
 }
 
-void Sessions::forget_ended(const JobKey& key) {
+void Sessions::forget_ended(const job::JobKey& key) {
   const auto same = [&](const auto& ended) { return ended.key == key; };
   std::erase_if(ended_jobs_, same);
   std::erase_if(ended_positions_, same);
@@ -98,15 +98,15 @@ void Sessions::forget_ended(const JobKey& key) {
 
 Status Sessions::keep_now(Job& job, std::optional<Job::Acknowledged> at) {
   if (job.is_private) return {};
-  StoredJob stored = job.stored();
+  store::StoredJob stored = job.stored();
   stored.kept_unix_ms = unix_ms();
-  std::vector<StoredPosition> positions;
+  std::vector<store::StoredPosition> positions;
   if (at) {
     positions.push_back(job.stored_position(*at));
     positions.back().kept_unix_ms = stored.kept_unix_ms;
   }
   SPDLD_TRY(deps_.store.put_jobs({stored}, positions));
-  std::erase_if(ended_jobs_, [&](const StoredJob& ended) { return ended.key == job.key; });
+  std::erase_if(ended_jobs_, [&](const store::StoredJob& ended) { return ended.key == job.key; });
   if (at) forget_ended(job.key);
   job.frontiers.kept(stored.frontiers);
   job.record_is_old = false;
@@ -124,7 +124,7 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
              .ended_users = {},
              .changed = {},
              .moved = {}};
-  for (const StoredJob& ended : ended_jobs_) due.ended_users.insert(ended.key.uid);
+  for (const store::StoredJob& ended : ended_jobs_) due.ended_users.insert(ended.key.uid);
   const auto clock = deps_.clock.now();
   for (const auto& [key, job] : jobs_) {
     if (job->is_private) continue;
@@ -133,7 +133,7 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
     job->note_frontiers();
     if (job->outruns_record()) job->record_is_old = true;
     const bool alive = !job->members.empty() && now > job->recorded_unix_ms + kMarkAliveMs;
-    std::vector<StoredFailure> failures = job->failures.behind(job->failures_kept);
+    std::vector<engine::LoggedFailure> failures = job->failures.behind(job->failures_kept);
     if (std::exchange(job->record_is_old, false) || alive || !failures.empty()) {
       const std::uint64_t last_failure =
           failures.empty() ? job->failures_kept : failures.back().number;
@@ -145,20 +145,20 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
     }
     if (job->began && clock - *job->began > kGather) job->gathered = true;
     if (job->members.empty() && job->left.empty()) continue;
-    StoredPosition position = job->stored_position(job->acknowledged());
+    store::StoredPosition position = job->stored_position(job->acknowledged());
     if (!alive && job->kept && job->kept->at == position.at &&
         job->kept->position == position.position)
       continue;
     due.positions.push_back(std::move(position));
     due.moved.push_back({job, job->rewinds});
   }
-  for (StoredJob& record : due.records) record.kept_unix_ms = now;
-  for (StoredPosition& position : due.positions) position.kept_unix_ms = now;
+  for (store::StoredJob& record : due.records) record.kept_unix_ms = now;
+  for (store::StoredPosition& position : due.positions) position.kept_unix_ms = now;
   return due;
 }
 
-void Sessions::leave_out_unwritable(std::vector<StoredJob>& records) {
-  std::erase_if(records, [this](const StoredJob& record) SPDLD_REQUIRES(records_) {
+void Sessions::leave_out_unwritable(std::vector<store::StoredJob>& records) {
+  std::erase_if(records, [this](const store::StoredJob& record) SPDLD_REQUIRES(records_) {
     const auto text = job_text(record);
     if (text) return false;
     if (unwritable_.insert(record.key).second)
@@ -170,7 +170,7 @@ void Sessions::leave_out_unwritable(std::vector<StoredJob>& records) {
 }
 
 Status Sessions::forget_ended_beyond_share(const Unkept& kept) {
-  std::set<JobKey> running = {};
+  std::set<job::JobKey> running = {};
   {
     MutexLock lock(mutex_);
     running = expected_;
@@ -208,8 +208,8 @@ Status Sessions::forget_listings() {
   std::set<std::string> used = deps_.catalogue.listings_in_use();
   {
     MutexLock lock(mutex_);
-    for (const StoredJob& ended : ended_jobs_) {
-      for (const StoredPhase& phase : ended.phases) used.insert(phase.request.dataset);
+    for (const store::StoredJob& ended : ended_jobs_) {
+      for (const store::StoredPhase& phase : ended.phases) used.insert(phase.request.dataset);
     }
   }
   SPDLD_ASSIGN(std::set<std::string> stored, deps_.store.datasets());
@@ -259,8 +259,8 @@ void Sessions::keep() {
   const auto drop_all_but = [&](auto& ended, std::size_t most) {
     drop_first(ended, std::max(ended.size(), most) - most);
   };
-  drop_all_but(ended_jobs_, Store::kMostEnded);
-  drop_all_but(ended_positions_, Store::kMostEnded);
+  drop_all_but(ended_jobs_, store::Store::kMostEnded);
+  drop_all_but(ended_positions_, store::Store::kMostEnded);
   if (!failed_before)
     spdlog::error(
         "{}; a restart of the daemon will know where jobs were before that, and "

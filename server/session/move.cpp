@@ -16,9 +16,9 @@ namespace spdld::session {
 namespace {
 
 // Of how many shards each step of the job can be, whatever comes after a resize.
-std::uint64_t most_shards(const Timeline& timeline) {
+std::uint64_t most_shards(const stream::Timeline& timeline) {
   std::uint64_t most = kMaxShards;
-  for (const Timeline::Cut& cut : timeline.cuts()) {
+  for (const stream::Timeline::Cut& cut : timeline.cuts()) {
     if (cut.phase->tail == Tail::kDrop) most = std::min(most, cut.phase->items / cut.phase->batch);
   }
   return most;
@@ -44,7 +44,7 @@ Status Sessions::check_settled(const Job& job, Code not_yet) const {
                      "once it is attached, or in " +
                      std::to_string(come_back_s().count()) + " s, when it is no longer waited for");
   if (const SessionPtr behind = yet_to_jump(job)) {
-    const StepAt from = behind->consumer->jumps_at().value_or(StepAt{});
+    const job::StepAt from = behind->consumer->jumps_at().value_or(job::StepAt{});
     return Status(not_yet,
                   "job '" + job.key.job + "': " + member_text(job, behind->member) +
                       " reads on to " + place_text(from) +
@@ -61,25 +61,25 @@ SessionPtr Sessions::yet_to_jump(const Job& job) {
   return nullptr;
 }
 
-StepAt Sessions::hold(Job& job) {
-  StepAt begun;
+job::StepAt Sessions::hold(Job& job) {
+  job::StepAt begun;
   Consumer* furthest = nullptr;
   for (const auto& [member, session] : job.members) {
     if (session->consumer == nullptr || session->consumer->ended()) continue;
-    const StepAt of_this = session->consumer->hold();
+    const job::StepAt of_this = session->consumer->hold();
     if (furthest == nullptr || of_this > begun) furthest = session->consumer.get();
     begun = std::max(begun, of_this);
   }
   // A cursor from another world or batch size cuts the epoch as the job itself does not. Where the
   // job cannot follow, it changes with the next epoch.
   if (furthest != nullptr) {
-    Timeline timeline = furthest->timeline();
+    stream::Timeline timeline = furthest->timeline();
     if (timeline.gapless()) job.timeline = std::move(timeline);
   }
   // Who is here no more was given steps, too.
   job.note_frontiers();
   job.frontiers.raise(job.timeline.settled(begun));
-  StepAt frontier = std::max(begun, job.frontiers.furthest().value_or(StepAt{}));
+  job::StepAt frontier = std::max(begun, job.frontiers.furthest().value_or(job::StepAt{}));
   // Who is yet to come begins there.
   if (!job.all_seen()) frontier = std::max(frontier, job.start);
   return job.timeline.settled(frontier);
@@ -91,7 +91,8 @@ void Sessions::go_on(const Job& job) {
   }
 }
 
-Result<JobView> Sessions::seek_job(const Caller& caller, const JobName& name, StepAt to) {
+Result<job::JobView> Sessions::seek_job(const job::Caller& caller, const JobName& name,
+                                        job::StepAt to) {
   MutexLock writing(records_);
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
@@ -111,11 +112,11 @@ Result<JobView> Sessions::seek_job(const Caller& caller, const JobName& name, St
                  "job '" + job->key.job + "' was sought " + std::to_string(Job::kMostMoves) +
                      " times already since all its ranks have read a batch: start those that are "
                      "away again, or wait");
-  const StepAt from = hold(*job);
+  const job::StepAt from = hold(*job);
   const std::uint32_t number = ++job->move_count;
   job->moves.push_back(
       {.number = number, .after = job->last_move, .from = from, .to = to, .before = job->timeline});
-  const StepAt start_before = std::exchange(job->start, to);
+  const job::StepAt start_before = std::exchange(job->start, to);
   const Frontiers frontiers_before = job->frontiers;
   job->frontiers.go_to(to);
   job->timeline.redeal(to, job->timeline.position_of(to));
@@ -147,17 +148,17 @@ Result<JobView> Sessions::seek_job(const Caller& caller, const JobName& name, St
   return job->view();
 }
 
-Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
-                                    std::uint64_t skip) {
+Result<job::JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
+                                         std::uint64_t skip) {
   SPDLD_TRY(check_settled(*job));
   // From the first step that no shard has begun: held still until all know.
-  const StepAt from = hold(*job);
+  const job::StepAt from = hold(*job);
   const std::uint64_t end = job->timeline.end_step(from.epoch);
   const std::uint64_t left_out = std::min(skip, end - std::min(end, from.step));
   const std::uint64_t position = job->timeline.position_of({from.epoch, from.step + left_out});
   // What was left out at this very step before stays so.
   const std::uint64_t all_left_out = left_out + job->timeline.left_out_at(from);
-  Timeline before = job->timeline;
+  stream::Timeline before = job->timeline;
   const bool grows = num_shards > job->timeline.num_shards();
   job->timeline.resize(from, position, num_shards, all_left_out);
   job->frontiers.raise(from);
@@ -184,8 +185,8 @@ Result<JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
   return job->view();
 }
 
-Result<JobView> Sessions::resize_job(const Caller& caller, const JobName& name,
-                                     std::uint32_t num_shards) {
+Result<job::JobView> Sessions::resize_job(const job::Caller& caller, const JobName& name,
+                                          std::uint32_t num_shards) {
   MutexLock writing(records_);
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
@@ -199,8 +200,8 @@ Result<JobView> Sessions::resize_job(const Caller& caller, const JobName& name,
                  "job '" + job->key.job +
                      "': not every rank has given back a batch from behind the last seek; try "
                      "again once it has, and start again who is away");
-  for (const Timeline::Cut& cut : job->timeline.cuts()) {
-    if (Timeline(cut.phase, num_shards).steps_per_epoch({}) > 0) continue;
+  for (const stream::Timeline::Cut& cut : job->timeline.cuts()) {
+    if (stream::Timeline(cut.phase, num_shards).steps_per_epoch({}) > 0) continue;
     return error(Code::kFailedPrecondition,
                  counted(cut.phase->items, "item") + " make no step of " +
                      counted(num_shards, "shard") + " with batches of " +
@@ -214,8 +215,8 @@ Result<JobView> Sessions::resize_job(const Caller& caller, const JobName& name,
   return dealt;
 }
 
-Result<JobView> Sessions::skip_steps(const Caller& caller, const JobName& name,
-                                     std::uint64_t steps) {
+Result<job::JobView> Sessions::skip_steps(const job::Caller& caller, const JobName& name,
+                                          std::uint64_t steps) {
   MutexLock writing(records_);
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));

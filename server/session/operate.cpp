@@ -41,17 +41,18 @@ bool Sessions::awaits(const Job& job) const {
   return !job.awaited.empty() && come_back_s().count() > 0;
 }
 
-Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& request,
-                                     const Catalogue::Progress& progress) {
+Result<job::JobView> Sessions::create_job(const job::Caller& caller, const JobRequest& request,
+                                          const pipeline::Catalogue::Progress& progress) {
   SPDLD_TRY(check_world(request.num_shards, request.replicas));
   SPDLD_TRY(check_weight(request.limits.weight));
   if (request.job.empty())
     return error(Code::kInvalidArgument, "a job needs a name, by which its ranks attach to it");
   SPDLD_TRY(check_job_name(request.job));
-  SPDLD_ASSIGN(const PipelinePtr base, deps_.catalogue.named(caller.uid, request.pipeline));
-  SPDLD_ASSIGN(const PipelinePtr pipeline,
+  SPDLD_ASSIGN(const pipeline::PipelinePtr base,
+               deps_.catalogue.named(caller.uid, request.pipeline));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr pipeline,
                deps_.catalogue.variant(base, request.vars, request.batch_size, caller, progress));
-  const JobKey key{.uid = caller.uid, .job = request.job, .pipeline = pipeline->id()};
+  const job::JobKey key{.uid = caller.uid, .job = request.job, .pipeline = pipeline->id()};
 
   MutexLock writing(records_);
   MutexLock lock(mutex_);
@@ -72,13 +73,13 @@ Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& req
   job->batch_size = request.batch_size;
   job->epochs = request.epochs;
   job->max_epochs = request.max_epochs;
-  if (request.epochs == EpochMode::kManual) {
+  if (request.epochs == job::EpochMode::kManual) {
     job->open_epochs = 1;
   } else if (request.max_epochs > 0) {
     job->open_epochs = request.max_epochs;
   }
   // What a job of that name, declared or not, left behind is none of its business.
-  StoredJob record = job->stored();
+  store::StoredJob record = job->stored();
   record.kept_unix_ms = job->recorded_unix_ms = unix_ms();
   SPDLD_TRY(deps_.store.put_new_job(record));
   job->frontiers.kept(record.frontiers);
@@ -89,31 +90,31 @@ Result<JobView> Sessions::create_job(const Caller& caller, const JobRequest& req
   limits_changed(*job);
   log::info(about(key, caller.uid), "job '{}' on pipeline '{}' created for uid {}: {}, {} epochs",
             key.job, key.pipeline, caller.uid, counted(request.num_shards, "shard"),
-            request.epochs == EpochMode::kManual ? "manual" : "automatic");
+            request.epochs == job::EpochMode::kManual ? "manual" : "automatic");
   return job->view();
 }
 
-Result<JobView> Sessions::job(const Caller& caller, const JobName& name) const {
+Result<job::JobView> Sessions::job(const job::Caller& caller, const JobName& name) const {
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr found, find_job(caller, name));
   return found->view();
 }
 
-std::vector<JobView> Sessions::jobs(const Caller& caller) const {
+std::vector<job::JobView> Sessions::jobs(const job::Caller& caller) const {
   MutexLock lock(mutex_);
-  std::vector<JobView> views;
+  std::vector<job::JobView> views;
   for (const auto& [key, job] : jobs_) {
     if (visible(caller, *job)) views.push_back(job->view());
   }
   return views;
 }
 
-Result<JobView> Sessions::advance_epoch(const Caller& caller, const JobName& name,
-                                        std::optional<std::uint64_t> to) {
+Result<job::JobView> Sessions::advance_epoch(const job::Caller& caller, const JobName& name,
+                                             std::optional<std::uint64_t> to) {
   MutexLock writing(records_);
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
-  if (job->epochs != EpochMode::kManual)
+  if (job->epochs != job::EpochMode::kManual)
     return error(Code::kFailedPrecondition, "job '" + job->key.job +
                                                 "' goes on to the next epoch by itself; create it "
                                                 "with manual epochs to say when");
@@ -135,13 +136,13 @@ Result<JobView> Sessions::advance_epoch(const Caller& caller, const JobName& nam
   return job->view();
 }
 
-Result<JobView> Sessions::limit_job(const Caller& caller, const JobName& name,
-                                    const LimitChange& change) {
+Result<job::JobView> Sessions::limit_job(const job::Caller& caller, const JobName& name,
+                                         const LimitChange& change) {
   if (change.weight) SPDLD_TRY(check_weight(*change.weight));
   MutexLock writing(records_);
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
-  const JobLimits before = job->limits;
+  const job::JobLimits before = job->limits;
   if (change.weight) job->limits.weight = *change.weight;
   if (change.cpus) job->limits.cpus = change.cpus;
   if (job->limits.cpus == 0U) job->limits.cpus.reset();
@@ -155,13 +156,13 @@ Result<JobView> Sessions::limit_job(const Caller& caller, const JobName& name,
   return job->view();
 }
 
-Result<DeletedJob> Sessions::delete_job(const Caller& caller, const JobName& name) {
+Result<DeletedJob> Sessions::delete_job(const job::Caller& caller, const JobName& name) {
   MutexLock writing(records_);
   MutexLock lock(mutex_);
-  std::vector<JobKey> there;
+  std::vector<job::JobKey> there;
   for (const auto& [key, why] : broken_) there.push_back(key);
   for (const auto& [key, job] : jobs_) there.push_back(key);
-  SPDLD_ASSIGN(const std::optional<JobKey> rests, meant(caller, name, std::move(there)));
+  SPDLD_ASSIGN(const std::optional<job::JobKey> rests, meant(caller, name, std::move(there)));
   if (rests && broken_.contains(*rests)) {
     SPDLD_TRY(deps_.store.remove_job(*rests));
     log::info(about(*rests, caller.uid),
@@ -172,7 +173,7 @@ Result<DeletedJob> Sessions::delete_job(const Caller& caller, const JobName& nam
   }
   const auto found = find_job(caller, name);
   if (!found && found.error().code() == Code::kNotFound) {
-    SPDLD_ASSIGN(const std::optional<JobKey> forgotten, forget_job(caller, name));
+    SPDLD_ASSIGN(const std::optional<job::JobKey> forgotten, forget_job(caller, name));
     if (forgotten) return DeletedJob{.pipeline = forgotten->pipeline, .had_ended = true};
   }
   if (!found) return tl::unexpected<Status>(found.error());
@@ -194,7 +195,7 @@ Result<DeletedJob> Sessions::delete_job(const Caller& caller, const JobName& nam
   return deleted;
 }
 
-Status Sessions::evict(const Caller& caller, std::uint64_t id, const std::string& reason) {
+Status Sessions::evict(const job::Caller& caller, std::uint64_t id, const std::string& reason) {
   MutexLock lock(mutex_);
   const auto found = sessions_.find(id);
   if (found == sessions_.end() || found->second->closed || found->second->job == nullptr ||

@@ -12,7 +12,9 @@
 namespace spdld::session {
 namespace {
 
-StepAt cursor_step(const delivery::StreamPosition& cursor) { return {cursor.epoch, cursor.step}; }
+job::StepAt cursor_step(const delivery::StreamPosition& cursor) {
+  return {cursor.epoch, cursor.step};
+}
 
 // The first move that who has gone along with so many is yet to go along with. That it comes from
 // beyond the move's step says nothing, unless it is guessed how many those are.
@@ -29,7 +31,7 @@ const Job::Move* next_move(const Job& job, std::optional<std::uint32_t> done,
 }  // namespace
 
 Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
-                             const std::optional<StoredPosition>& ledger) {
+                             const std::optional<store::StoredPosition>& ledger) {
   job.settle_moves();
   if (!job.members.empty() || next_move(job, request.moves, request) != nullptr) return {};
   // Who is yet to come back goes on where it was; so does the job, unless this is a new run of it.
@@ -66,8 +68,8 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
   } else {
     if (request.start != wire::StartMode::kCursor) return {};
     SPDLD_TRY(check_cursor(job, job.timeline, request));
-    const StepAt at{request.cursor.epoch, request.cursor.step};
-    Timeline timeline = job.timeline;
+    const job::StepAt at{request.cursor.epoch, request.cursor.step};
+    stream::Timeline timeline = job.timeline;
     if (request.reconnect) {
       // It is still where it was when the job was resized.
       timeline.resume(at, request.cursor.position);
@@ -93,10 +95,10 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
   return {};
 }
 
-Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
+Result<Sessions::Place> Sessions::place_of(Job& job, job::Member member,
                                            const delivery::AttachRequest& request) {
   const auto was = job.left.find(member);
-  const StepAt at = cursor_step(request.cursor);
+  const job::StepAt at = cursor_step(request.cursor);
   if (request.moves) job.move_count = std::max(job.move_count, *request.moves);
   std::optional<std::uint32_t> done = request.moves;
   // A cursor that was written by hand, or a state_dict() from before moves were counted, has none.
@@ -118,7 +120,7 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
     const bool recorded = request.start == wire::StartMode::kLedger && !job.starts_by_ledger &&
                           job.ledger.kept_unix_ms > 0;
     return Place{.at = recorded ? job.ledger.at : job.start,
-                 .follows = job.absent == AbsentReplica::kGoOn && job.replicas > 1,
+                 .follows = job.absent == stream::AbsentReplica::kGoOn && job.replicas > 1,
                  .moves = job.move_count,
                  .passage = job.last_move};
   }
@@ -128,7 +130,7 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
                     .moves = job.move_count,
                     .passage = job.last_move};
   // The consumer knows best; where the record says something else, that is told.
-  const StepAt known = was != job.left.end() ? was->second.acked : job.ledger.at;
+  const job::StepAt known = was != job.left.end() ? was->second.acked : job.ledger.at;
   if (!request.reconnect && job.ledger.kept_unix_ms > 0 && at != known) {
     job.ledger.conflict = "shard " + std::to_string(member.shard) + " goes on at " +
                           place_text(at) + " by its own cursor; the ledger had " +
@@ -139,15 +141,15 @@ Result<Sessions::Place> Sessions::place_of(Job& job, Member member,
   return place;
 }
 
-Status Sessions::check_cursor(const Job& job, const Timeline& timeline,
+Status Sessions::check_cursor(const Job& job, const stream::Timeline& timeline,
                               const delivery::AttachRequest& request) {
   return check_place(job, timeline, request.order_digest,
                      {request.cursor.epoch, request.cursor.step}, request.cursor.position);
 }
 
-Status Sessions::check_place(const Job& job, const Timeline& timeline, const std::string& order,
-                             StepAt at, std::uint64_t position) {
-  const Phase& phase = *timeline.phase(at);
+Status Sessions::check_place(const Job& job, const stream::Timeline& timeline,
+                             const std::string& order, job::StepAt at, std::uint64_t position) {
+  const pipeline::Phase& phase = *timeline.phase(at);
   if (order.empty() || order == phase.order_text()) return timeline.check(at, position);
   const source::Order now = phase.pipeline->order();
   source::Cursor cursor{.order = order, .position = position};

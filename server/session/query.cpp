@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/text/counted.h"
-#include "session/json_text.h"
 #include "session/sessions.h"
+#include "store/json_text.h"
 
 namespace spdld::session {
 namespace {
@@ -52,10 +52,10 @@ void Sessions::query(delivery::Connection& connection, const delivery::QueryRequ
 }
 
 Result<std::string> Sessions::uris_of(const Job& job, const delivery::QueryRequest& request) const {
-  PipelinePtr pipeline;
+  pipeline::PipelinePtr pipeline;
   {
     MutexLock lock(mutex_);
-    for (const Timeline::Cut& cut : job.timeline.cuts()) {
+    for (const stream::Timeline::Cut& cut : job.timeline.cuts()) {
       if (cut.phase->order_text() == request.order_digest) pipeline = cut.phase->pipeline;
     }
   }
@@ -78,8 +78,8 @@ Result<std::string> Sessions::uris_of(const Job& job, const delivery::QueryReque
 void Sessions::answer_query(std::uint64_t id, const delivery::QueryRequest& request) {
   SessionPtr session;
   JobPtr job;
-  PhasePtr phase;
-  std::vector<StageView> stages;
+  pipeline::PhasePtr phase;
+  std::vector<job::StageView> stages;
   {
     MutexLock lock(mutex_);
     const auto found = sessions_.find(id);
@@ -113,7 +113,7 @@ void Sessions::answer_query(std::uint64_t id, const delivery::QueryRequest& requ
                        {"replaced", job->failures.replaced()},
                        {"replace_budget", job->failures.budget()},
                        {"stages", nlohmann::json::array()}};
-  for (const StageView& stage : stages) {
+  for (const job::StageView& stage : stages) {
     stats["stages"].push_back({{"stage", stage.stage},
                                {"tasks", stage.tasks},
                                {"failures", stage.failures},
@@ -124,7 +124,7 @@ void Sessions::answer_query(std::uint64_t id, const delivery::QueryRequest& requ
   }
   // A job's name is what its consumer says, UTF-8 or not.
   connection.send_blob(wire::BlobKind::kStats, request.serial,
-                       std::make_shared<std::string>(shown_text(stats)));
+                       std::make_shared<std::string>(store::shown_text(stats)));
 }
 
 }  // namespace spdld::session

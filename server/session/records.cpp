@@ -17,7 +17,7 @@ namespace {
 // A job whose daemon died so long ago is not what a fresh rank of its name belongs to.
 constexpr std::uint64_t kStillRunningMs = 120'000;
 
-bool same_facts(const StoredJob& stored, const delivery::AttachRequest& request) {
+bool same_facts(const store::StoredJob& stored, const delivery::AttachRequest& request) {
   const std::uint32_t num_shards = stored.cuts.empty() ? 0 : stored.cuts.back().num_shards;
   return request.replicas == stored.replicas && same_vars(stored, request.vars) &&
          request.batch_size == stored.batch_size &&
@@ -30,13 +30,13 @@ Status senseless() {
   return Status(Code::kDataLoss, "its record makes no sense; delete the job and create it anew");
 }
 
-Result<Timeline> timeline_of(const std::vector<StoredCut>& stored,
-                             const std::vector<PhasePtr>& phases) {
-  std::vector<Timeline::Cut> cuts;
-  for (const StoredCut& cut : stored) {
+Result<stream::Timeline> timeline_of(const std::vector<store::StoredCut>& stored,
+                                     const std::vector<pipeline::PhasePtr>& phases) {
+  std::vector<stream::Timeline::Cut> cuts;
+  for (const store::StoredCut& cut : stored) {
     if (cut.phase >= phases.size() || cut.num_shards < 1 || cut.num_shards > kMaxShards)
       return tl::unexpected<Status>(senseless());
-    const PhasePtr& phase = phases[cut.phase];
+    const pipeline::PhasePtr& phase = phases[cut.phase];
     if (cut.position > phase->items)
       return error(Code::kFailedPrecondition,
                    "it goes on at position " + std::to_string(cut.position) +
@@ -50,11 +50,11 @@ Result<Timeline> timeline_of(const std::vector<StoredCut>& stored,
                     .anew_from = cut.anew_from});
   }
   if (cuts.empty()) return tl::unexpected<Status>(senseless());
-  return Timeline(std::move(cuts));
+  return stream::Timeline(std::move(cuts));
 }
 
 // Behind the moves that the job has already.
-Status check_move(const StoredMove& move, const Job& job, const Timeline& before) {
+Status check_move(const store::StoredMove& move, const Job& job, const stream::Timeline& before) {
   const bool counts_on =
       move.number > move.after && move.number > job.last_move && job.moves.size() < Job::kMostMoves;
   if (counts_on && before.check(move.from, 0).ok() && job.timeline.check(move.to, 0).ok())
@@ -64,28 +64,22 @@ Status check_move(const StoredMove& move, const Job& job, const Timeline& before
 
 }  // namespace
 
-void take_over(Timeline& timeline, const delivery::AttachRequest& request, StepAt ledger,
-               std::uint32_t num_shards) {
+void take_over(stream::Timeline& timeline, const delivery::AttachRequest& request,
+               job::StepAt ledger, std::uint32_t num_shards) {
   const bool by_cursor = request.start == wire::StartMode::kCursor;
-  timeline.level(by_cursor ? StepAt{request.cursor.epoch, request.cursor.step} : ledger);
+  timeline.level(by_cursor ? job::StepAt{request.cursor.epoch, request.cursor.step} : ledger);
   timeline.resize({}, 0, num_shards);
 }
 
-std::uint64_t unix_ms() {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
-                                        std::chrono::system_clock::now().time_since_epoch())
-                                        .count());
-}
-
-StoredPipeline stored_pipeline(const PipelineVersion& pipeline) {
+store::StoredPipeline stored_pipeline(const pipeline::PipelineVersion& pipeline) {
   return {.id = pipeline.id(),
           .version = pipeline.version,
           .owner = pipeline.owner.uid,
           .request = pipeline.request};
 }
 
-StoredRevision stored_revision(const PipelineVersion& pipeline, uid_t applied_by,
-                               std::string note) {
+store::StoredRevision stored_revision(const pipeline::PipelineVersion& pipeline, uid_t applied_by,
+                                      std::string note) {
   return {.version = pipeline.version,
           .applied_unix_ms = unix_ms(),
           .applied_by = applied_by,
@@ -94,8 +88,8 @@ StoredRevision stored_revision(const PipelineVersion& pipeline, uid_t applied_by
           .request = pipeline.request};
 }
 
-StoredPhase stored_phase(const Phase& phase) {
-  const PipelineVersion& pipeline = *phase.pipeline;
+store::StoredPhase stored_phase(const pipeline::Phase& phase) {
+  const pipeline::PipelineVersion& pipeline = *phase.pipeline;
   return {.version = pipeline.version,
           .owner = pipeline.owner.uid,
           .request = pipeline.request,
@@ -104,7 +98,8 @@ StoredPhase stored_phase(const Phase& phase) {
           .reader = pipeline.reader};
 }
 
-Result<std::shared_ptr<engine::SampleCache>> Sessions::open_cache(const PipelineVersion& pipeline) {
+Result<std::shared_ptr<engine::SampleCache>> Sessions::open_cache(
+    const pipeline::PipelineVersion& pipeline) {
   auto cache = deps_.catalogue.open_cache(pipeline);
   if (cache || (cache.error().code() != Code::kResourceExhausted &&
                 cache.error().code() != Code::kUnavailable))
@@ -113,12 +108,13 @@ Result<std::shared_ptr<engine::SampleCache>> Sessions::open_cache(const Pipeline
   return deps_.catalogue.open_cache(pipeline);
 }
 
-Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t seed,
-                                      std::set<std::string> overrides) {
+Result<pipeline::PhasePtr> Sessions::make_phase(const pipeline::PipelinePtr& pipeline,
+                                                std::uint64_t seed,
+                                                std::set<std::string> overrides) {
   const engine::Plan& plan = *pipeline->plan;
   const std::uint64_t items = pipeline->source->size();
   SPDLD_ASSIGN(std::shared_ptr<engine::SampleCache> cache, open_cache(*pipeline));
-  auto phase = std::make_shared<Phase>();
+  auto phase = std::make_shared<pipeline::Phase>();
   phase->items = items;
   phase->tail = plan.spec.batch.last;
   phase->batch = static_cast<std::uint64_t>(plan.spec.batch.size);
@@ -133,9 +129,9 @@ Result<PhasePtr> Sessions::make_phase(const PipelinePtr& pipeline, std::uint64_t
   return phase;
 }
 
-Result<JobPtr> Sessions::make_job(JobKey key, Timeline timeline, std::uint64_t seed,
+Result<JobPtr> Sessions::make_job(job::JobKey key, stream::Timeline timeline, std::uint64_t seed,
                                   bool is_private) {
-  const PipelineVersion& pipeline = *timeline.cuts().front().phase->pipeline;
+  const pipeline::PipelineVersion& pipeline = *timeline.cuts().front().phase->pipeline;
   std::set<std::uint64_t> replaced;
   std::uint64_t last_failure = 0;
   if (!is_private) {
@@ -154,7 +150,7 @@ Result<JobPtr> Sessions::make_job(JobKey key, Timeline timeline, std::uint64_t s
   job->is_private = is_private;
   job->failures_kept = last_failure;
   job->absent = pipeline.plan->spec.delivery.absent_replica;
-  for (const Timeline::Cut& cut : job->timeline.cuts()) {
+  for (const stream::Timeline::Cut& cut : job->timeline.cuts()) {
     if (job->timeline.steps_per_epoch(cut.from) > 0) continue;
     return error(Code::kFailedPrecondition,
                  "pipeline '" + job->key.pipeline + "' has " + counted(cut.phase->items, "item") +
@@ -166,24 +162,24 @@ Result<JobPtr> Sessions::make_job(JobKey key, Timeline timeline, std::uint64_t s
   return job;
 }
 
-Result<JobPtr> Sessions::make_job(JobKey key, const PipelinePtr& pipeline, std::uint64_t seed,
-                                  std::uint32_t num_shards, bool is_private) {
-  SPDLD_ASSIGN(PhasePtr phase, make_phase(pipeline, seed));
-  return make_job(std::move(key), Timeline(std::move(phase), num_shards), seed, is_private);
+Result<JobPtr> Sessions::make_job(job::JobKey key, const pipeline::PipelinePtr& pipeline,
+                                  std::uint64_t seed, std::uint32_t num_shards, bool is_private) {
+  SPDLD_ASSIGN(pipeline::PhasePtr phase, make_phase(pipeline, seed));
+  return make_job(std::move(key), stream::Timeline(std::move(phase), num_shards), seed, is_private);
 }
 
-Result<JobPtr> Sessions::rebuild(const StoredJob& stored,
+Result<JobPtr> Sessions::rebuild(const store::StoredJob& stored,
                                  const std::optional<Credentials>& reader) {
-  std::vector<PhasePtr> phases;
-  for (const StoredPhase& kept : stored.phases) {
-    SPDLD_ASSIGN(const PipelinePtr pipeline,
-                 deps_.catalogue.rebuild(owner_of(stored.key.pipeline, kept.owner), kept.request,
-                                         kept.version, kept.batch_size,
+  std::vector<pipeline::PhasePtr> phases;
+  for (const store::StoredPhase& kept : stored.phases) {
+    SPDLD_ASSIGN(const pipeline::PipelinePtr pipeline,
+                 deps_.catalogue.rebuild(job::owner_of(stored.key.pipeline, kept.owner),
+                                         kept.request, kept.version, kept.batch_size,
                                          reader.value_or(kept.reader), nullptr));
-    SPDLD_ASSIGN(PhasePtr phase, make_phase(pipeline, stored.seed, kept.overrides));
+    SPDLD_ASSIGN(pipeline::PhasePtr phase, make_phase(pipeline, stored.seed, kept.overrides));
     phases.push_back(std::move(phase));
   }
-  SPDLD_ASSIGN(Timeline timeline, timeline_of(stored.cuts, phases));
+  SPDLD_ASSIGN(stream::Timeline timeline, timeline_of(stored.cuts, phases));
   SPDLD_ASSIGN(const JobPtr job, make_job(stored.key, std::move(timeline), stored.seed, false));
   job->declared = stored.declared;
   job->incarnation = stored.incarnation;
@@ -197,9 +193,9 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored,
   job->batch_size = stored.batch_size;
   // Since it was sent there the epoch may have become shorter, by larger batches.
   const bool is_step = stored.start.step <= job->timeline.end_step(stored.start.epoch);
-  job->start = is_step ? stored.start : StepAt{stored.start.epoch + 1, 0};
-  for (const StoredMove& move : stored.moves) {
-    SPDLD_ASSIGN(Timeline before, timeline_of(move.before, phases));
+  job->start = is_step ? stored.start : job::StepAt{stored.start.epoch + 1, 0};
+  for (const store::StoredMove& move : stored.moves) {
+    SPDLD_ASSIGN(stream::Timeline before, timeline_of(move.before, phases));
     SPDLD_TRY(check_move(move, *job, before));
     job->moves.push_back({.number = move.number,
                           .after = move.after,
@@ -216,7 +212,7 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored,
   // counts from now on.
   job->record_is_old =
       std::any_of(stored.phases.begin(), stored.phases.end(),
-                  [](const StoredPhase& phase) { return phase.request.dataset.empty(); });
+                  [](const store::StoredPhase& phase) { return phase.request.dataset.empty(); });
   job->recorded_unix_ms = stored.kept_unix_ms;
   SPDLD_ASSIGN(const auto position, kept_position(stored.key));
   if (position) {
@@ -231,14 +227,14 @@ Result<JobPtr> Sessions::rebuild(const StoredJob& stored,
 
 Status Sessions::restore(const std::function<void(std::string)>& warn) {
   const std::uint64_t now = unix_ms();
-  SPDLD_ASSIGN(const std::vector<JobKey> running,
+  SPDLD_ASSIGN(const std::vector<job::JobKey> running,
                deps_.store.running_jobs(now - std::min(now, kStillRunningMs)));
   {
     MutexLock lock(mutex_);
     expected_.insert(running.begin(), running.end());
   }
-  SPDLD_ASSIGN(const std::vector<StoredJob> kept, deps_.store.declared_jobs());
-  for (const StoredJob& stored : kept) {
+  SPDLD_ASSIGN(const std::vector<store::StoredJob> kept, deps_.store.declared_jobs());
+  for (const store::StoredJob& stored : kept) {
     auto made = rebuild(stored);
     MutexLock lock(mutex_);
     if (made) {
@@ -255,24 +251,25 @@ Status Sessions::restore(const std::function<void(std::string)>& warn) {
   return {};
 }
 
-Result<std::optional<StoredPosition>> Sessions::kept_position(const JobKey& key) {
+Result<std::optional<store::StoredPosition>> Sessions::kept_position(const job::JobKey& key) {
   {
     MutexLock lock(mutex_);
     // The last one: a job may have ended several times since they were written.
-    const auto last = std::find_if(ended_positions_.rbegin(), ended_positions_.rend(),
-                                   [&](const StoredPosition& ended) { return ended.key == key; });
+    const auto last =
+        std::find_if(ended_positions_.rbegin(), ended_positions_.rend(),
+                     [&](const store::StoredPosition& ended) { return ended.key == key; });
     if (last != ended_positions_.rend()) return std::optional(*last);
   }
   return deps_.store.position(key);
 }
 
-Result<std::optional<StoredJob>> Sessions::kept_job(const JobKey& key) {
+Result<std::optional<store::StoredJob>> Sessions::kept_job(const job::JobKey& key) {
   {
     MutexLock lock(mutex_);
     const auto last = std::find_if(ended_jobs_.rbegin(), ended_jobs_.rend(),
-                                   [&](const StoredJob& ended) { return ended.key == key; });
+                                   [&](const store::StoredJob& ended) { return ended.key == key; });
     if (last != ended_jobs_.rend()) {
-      StoredJob ended = *last;
+      store::StoredJob ended = *last;
       ended.kept_unix_ms = unix_ms();  // it is about to be
       return std::optional(std::move(ended));
     }
@@ -282,14 +279,16 @@ Result<std::optional<StoredJob>> Sessions::kept_job(const JobKey& key) {
 
 // The same consumers again, or others who go on where it was; a fresh start is the same job only if
 // it runs just now, and its daemon died.
-bool Sessions::goes_on_with(const StoredJob& stored, const delivery::AttachRequest& request) {
+bool Sessions::goes_on_with(const store::StoredJob& stored,
+                            const delivery::AttachRequest& request) {
   if (request.reconnect || request.start != wire::StartMode::kFresh) return true;
   const bool runs = !stored.ended && stored.incarnation == request.incarnation &&
                     unix_ms() < stored.kept_unix_ms + kStillRunningMs;
   return runs && same_facts(stored, request);
 }
 
-Result<Sessions::Known> Sessions::revive(const JobKey& key, const delivery::AttachRequest& request,
+Result<Sessions::Known> Sessions::revive(const job::JobKey& key,
+                                         const delivery::AttachRequest& request,
                                          const Credentials& reader) {
   {
     MutexLock lock(mutex_);
@@ -299,7 +298,7 @@ Result<Sessions::Known> Sessions::revive(const JobKey& key, const delivery::Atta
                    "job '" + key.job + "' was declared and cannot go on: " + broken->second +
                        " ('spdlctl delete job " + key.job + "' forgets it)");
   }
-  SPDLD_ASSIGN(std::optional<StoredJob> stored, kept_job(key));
+  SPDLD_ASSIGN(std::optional<store::StoredJob> stored, kept_job(key));
   if (!stored) return Known{};
   const bool same = same_facts(*stored, request);
   if (!goes_on_with(*stored, request)) {
@@ -320,16 +319,16 @@ Result<Sessions::Known> Sessions::revive(const JobKey& key, const delivery::Atta
   return Known{.job = *job};
 }
 
-Result<JobPtr> Sessions::inherit(StoredJob stored, const delivery::AttachRequest& request,
+Result<JobPtr> Sessions::inherit(store::StoredJob stored, const delivery::AttachRequest& request,
                                  const Credentials& reader) {
   if (!same_vars(stored, request.vars) ||
       (request.seed && static_cast<std::uint64_t>(*request.seed) != stored.seed))
     return JobPtr();
   if (request.batch_size != stored.batch_size) {
     stored.batch_size = request.batch_size;
-    for (StoredPhase& phase : stored.phases) phase.batch_size = request.batch_size;
+    for (store::StoredPhase& phase : stored.phases) phase.batch_size = request.batch_size;
   }
-  for (StoredCut& cut : stored.cuts)
+  for (store::StoredCut& cut : stored.cuts)
     cut.num_shards = request.num_shards.value_or(stored.cuts.back().num_shards);
   // No step of the old deal means anything in this one.
   stored.start.step = 0;
@@ -343,7 +342,7 @@ Result<JobPtr> Sessions::inherit(StoredJob stored, const delivery::AttachRequest
   if (!job)
     return tl::unexpected<Status>(
         job.error().with_context("job '" + stored.key.job + "' cannot go on"));
-  Timeline& timeline = (*job)->timeline;
+  stream::Timeline& timeline = (*job)->timeline;
   take_over(timeline, request, (*job)->ledger.at,
             request.num_shards.value_or(timeline.num_shards()));
   if (timeline.steps_per_epoch((*job)->start) == 0) return JobPtr();  // said when it is made anew

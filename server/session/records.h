@@ -8,17 +8,17 @@
 #include <string>
 
 #include "delivery/frames.h"
-#include "session/catalogue.h"
-#include "session/phase.h"
-#include "session/store.h"
-#include "session/timeline.h"
+#include "pipeline/catalogue.h"
+#include "pipeline/phase.h"
+#include "store/store.h"
+#include "stream/timeline.h"
 
 namespace spdld::session {
 
 // Others go on with a job in a world of `num_shards`, at the request's cursor or, without one, at
 // `ledger`.
-void take_over(Timeline& timeline, const delivery::AttachRequest& request, StepAt ledger,
-               std::uint32_t num_shards);
+void take_over(stream::Timeline& timeline, const delivery::AttachRequest& request,
+               job::StepAt ledger, std::uint32_t num_shards);
 
 // Whether ranks that give these variables belong to such a job: they may know of what was applied
 // to it, or not.
@@ -27,13 +27,11 @@ bool same_vars(const Job& job, const std::map<std::string, std::string>& vars) {
   return vars == job.first_vars || vars == job.vars;
 }
 
-std::uint64_t unix_ms();  // now
-
 // A pipeline as the store keeps it, and how it came to be the current version.
-StoredPipeline stored_pipeline(const PipelineVersion& pipeline);
-StoredRevision stored_revision(const PipelineVersion& pipeline, uid_t applied_by,
-                               std::string note = {});
+store::StoredPipeline stored_pipeline(const pipeline::PipelineVersion& pipeline);
+store::StoredRevision stored_revision(const pipeline::PipelineVersion& pipeline, uid_t applied_by,
+                                      std::string note = {});
 
-StoredPhase stored_phase(const Phase& phase);
+store::StoredPhase stored_phase(const pipeline::Phase& phase);
 
 }  // namespace spdld::session

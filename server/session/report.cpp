@@ -21,7 +21,7 @@ std::uint64_t microseconds(std::chrono::nanoseconds time) {
 
 }  // namespace
 
-std::vector<SessionView> Sessions::sessions(const Caller& caller) const {
+std::vector<SessionView> Sessions::sessions(const job::Caller& caller) const {
   MutexLock lock(mutex_);
   std::vector<SessionView> views;
   for (const auto& [id, session] : sessions_) {
@@ -58,37 +58,37 @@ std::vector<SessionView> Sessions::sessions(const Caller& caller) const {
   return views;
 }
 
-std::vector<StageView> Sessions::stages(const Caller& caller) const {
+std::vector<job::StageView> Sessions::stages(const job::Caller& caller) const {
   MutexLock lock(mutex_);
-  std::vector<StageView> views;
+  std::vector<job::StageView> views;
   for (const auto& [key, job] : jobs_) {
     if (!visible(caller, *job)) continue;
-    for (StageView& stage : stages_of(*job)) views.push_back(std::move(stage));
+    for (job::StageView& stage : stages_of(*job)) views.push_back(std::move(stage));
   }
   return views;
 }
 
-std::vector<StageView> Sessions::stages_of(const Job& job) const {
-  std::vector<StageView> views;
+std::vector<job::StageView> Sessions::stages_of(const Job& job) const {
+  std::vector<job::StageView> views;
   const std::shared_ptr<engine::Run> shared = job.phase().run;
   const engine::Run& run = *shared;
   const auto add = [&](const engine::StagePlan& stage, int concurrency,
                        const engine::StageStats& stats,
                        const std::optional<JobRates::Stage>& rates) {
     const engine::StageSnapshot now = stats.snapshot();
-    StageView& view = views.emplace_back(
-        StageView{.job = job.key.job,
-                  .pipeline = job.key.pipeline,
-                  .stage = stage.name,
-                  .tasks = now.tasks,
-                  .failures = now.failures,
-                  .busy_s = seconds(now.busy),
-                  .wait_s = seconds(now.wait),
-                  .in_flight = now.in_flight,
-                  .concurrency = concurrency > 0 ? static_cast<std::uint32_t>(concurrency)
-                                                 : deps_.executor.threads(),
-                  .p50_us = microseconds(now.p50),
-                  .p99_us = microseconds(now.p99)});
+    job::StageView& view = views.emplace_back(
+        job::StageView{.job = job.key.job,
+                       .pipeline = job.key.pipeline,
+                       .stage = stage.name,
+                       .tasks = now.tasks,
+                       .failures = now.failures,
+                       .busy_s = seconds(now.busy),
+                       .wait_s = seconds(now.wait),
+                       .in_flight = now.in_flight,
+                       .concurrency = concurrency > 0 ? static_cast<std::uint32_t>(concurrency)
+                                                      : deps_.executor.threads(),
+                       .p50_us = microseconds(now.p50),
+                       .p99_us = microseconds(now.p99)});
     if (!rates) return;
     view.rows_per_s = rates->rows_per_s;
     // A task counts when it ends, with all its time, which may reach back beyond the window.
@@ -101,22 +101,24 @@ std::vector<StageView> Sessions::stages_of(const Job& job) const {
   return views;
 }
 
-std::vector<FailureView> Sessions::failures(const Caller& caller, const std::string& name) const {
+std::vector<FailureView> Sessions::failures(const job::Caller& caller,
+                                            const std::string& name) const {
   // By number: the same one may be on disk and here.
-  std::map<std::pair<JobKey, std::uint64_t>, FailureFacts> known;
-  const auto add = [&](const JobKey& key, const std::vector<StoredFailure>& failures) {
+  std::map<std::pair<job::JobKey, std::uint64_t>, engine::FailureFacts> known;
+  const auto add = [&](const job::JobKey& key, const std::vector<engine::LoggedFailure>& failures) {
     if (!name.empty() && key.job != name) return;
-    for (const StoredFailure& failure : failures) known[{key, failure.number}] = failure.facts;
+    for (const engine::LoggedFailure& failure : failures)
+      known[{key, failure.number}] = failure.facts;
   };
   if (const auto kept = deps_.store.failures(owner_seen_by(caller), name)) {
-    for (const Store::KeptFailure& failure : *kept) add(failure.key, {failure.failure});
+    for (const store::Store::KeptFailure& failure : *kept) add(failure.key, {failure.failure});
   }
   {
     MutexLock lock(mutex_);
     for (const auto& [key, job] : jobs_) {
       if (visible(caller, *job)) add(key, job->failures.recent());
     }
-    for (const StoredJob& ended : ended_jobs_) {
+    for (const store::StoredJob& ended : ended_jobs_) {
       if (visible(caller, ended.key)) add(ended.key, ended.failures);
     }
     for (const EndedPrivately& ended : ended_privately_) {
@@ -134,32 +136,33 @@ std::vector<FailureView> Sessions::failures(const Caller& caller, const std::str
   return views;
 }
 
-std::vector<StoredEnd> Sessions::ended(const Caller& caller) const {
-  std::map<JobKey, StoredEnd> last;
+std::vector<store::StoredEnd> Sessions::ended(const job::Caller& caller) const {
+  std::map<job::JobKey, store::StoredEnd> last;
   if (auto kept = deps_.store.ended_jobs(owner_seen_by(caller))) {
-    for (StoredEnd& end : *kept)
+    for (store::StoredEnd& end : *kept)
       last[{end.view.owner, end.view.job, end.view.pipeline}] = std::move(end);
   }
   {
     MutexLock lock(mutex_);
-    for (const StoredJob& ended : ended_jobs_) {
+    for (const store::StoredJob& ended : ended_jobs_) {
       if (ended.end && visible(caller, ended.key)) last[ended.key] = *ended.end;
     }
     for (const EndedPrivately& ended : ended_privately_) {
       if (visible(caller, ended.key)) last[ended.key] = ended.end;
     }
   }
-  std::vector<StoredEnd> ends;
+  std::vector<store::StoredEnd> ends;
   ends.reserve(last.size());
   for (auto& [key, end] : last) ends.push_back(std::move(end));
-  std::stable_sort(ends.begin(), ends.end(), [](const StoredEnd& a, const StoredEnd& b) {
-    return a.end.unix_ms > b.end.unix_ms;
-  });
+  std::stable_sort(ends.begin(), ends.end(),
+                   [](const store::StoredEnd& a, const store::StoredEnd& b) {
+                     return a.end.unix_ms > b.end.unix_ms;
+                   });
   return ends;
 }
 
 delivery::SlotTable::Counts Sessions::slot_counts() const {
-  std::set<std::shared_ptr<SlotPool>> pools;
+  std::set<std::shared_ptr<stream::SlotPool>> pools;
   {
     MutexLock lock(mutex_);
     for (const auto& [id, session] : sessions_) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "pipeline/preview_view.h"
 #include "session/views.h"
 
 namespace spdld::session {
@@ -29,78 +30,81 @@ class Service {
   using Progress =
       std::function<bool(std::uint64_t done, std::uint64_t total, const std::string& what)>;
 
-  virtual Result<PipelineView> apply(const Caller& caller, const ApplyRequest& request,
+  virtual Result<PipelineView> apply(const job::Caller& caller, const job::ApplyRequest& request,
                                      const Progress& progress) = 0;
   // Applies, and changes running jobs to it: all of them at one step of their own, or none.
   // Whatever fails leaves everything as it was. A dry run plans it and makes the trial batches, and
   // says of each job what lies ahead of it (JobSwap::outlook).
-  virtual Result<SwapView> swap(const Caller& caller, const ApplyRequest& request,
+  virtual Result<SwapView> swap(const job::Caller& caller, const job::ApplyRequest& request,
                                 const SwapRequest& jobs, const Progress& progress) = 0;
   // The versions of a pipeline, oldest first.
-  virtual Result<std::vector<RevisionView>> history(const Caller& caller,
+  virtual Result<std::vector<RevisionView>> history(const job::Caller& caller,
                                                     std::string_view pipeline) = 0;
   // Applies an earlier version again, as a new one; if its content is current, that stays. Without
   // `version`: what was current before what is current now was applied, so that one after the other
   // goes further back.
   // With `jobs`, these change to it as by swap().
-  virtual Result<SwapView> rollback(const Caller& caller, std::string_view pipeline,
+  virtual Result<SwapView> rollback(const job::Caller& caller, std::string_view pipeline,
                                     std::optional<std::uint32_t> version,
                                     const std::optional<SwapRequest>& jobs,
                                     const Progress& progress) = 0;
   // The physical plan, without applying it; also says whether it fits the arena budget.
-  virtual Result<ExplainView> explain(const Caller& caller, const ApplyRequest& request,
+  virtual Result<ExplainView> explain(const job::Caller& caller, const job::ApplyRequest& request,
                                       const Progress& progress) = 0;
-  virtual Status validate(const Caller& caller, const ApplyRequest& request,
+  virtual Status validate(const job::Caller& caller, const job::ApplyRequest& request,
                           const Progress& progress) = 0;
   // Makes one batch of the submitted pipeline without applying it.
-  virtual Result<PreviewView> preview(const Caller& caller, const ApplyRequest& request,
-                                      std::uint64_t rows, const Progress& progress) = 0;
-  virtual Result<PipelineView> pipeline(const Caller& caller, std::string_view name) = 0;
-  virtual std::vector<PipelineView> pipelines(const Caller& caller) = 0;
-  virtual Result<std::string> pipeline_text(const Caller& caller, std::string_view name) = 0;
-  virtual Result<ClassesView> classes(const Caller& caller, std::string_view pipeline) = 0;
-  virtual Status delete_pipeline(const Caller& caller, std::string_view name) = 0;
+  virtual Result<pipeline::PreviewView> preview(const job::Caller& caller,
+                                                const job::ApplyRequest& request,
+                                                std::uint64_t rows, const Progress& progress) = 0;
+  virtual Result<PipelineView> pipeline(const job::Caller& caller, std::string_view name) = 0;
+  virtual std::vector<PipelineView> pipelines(const job::Caller& caller) = 0;
+  virtual Result<std::string> pipeline_text(const job::Caller& caller, std::string_view name) = 0;
+  virtual Result<ClassesView> classes(const job::Caller& caller, std::string_view pipeline) = 0;
+  virtual Status delete_pipeline(const job::Caller& caller, std::string_view name) = 0;
 
-  virtual Result<JobView> create_job(const Caller& caller, const JobRequest& request,
-                                     const Progress& progress) = 0;
-  virtual Result<JobView> job(const Caller& caller, std::string_view job,
-                              std::string_view pipeline) = 0;
-  virtual std::vector<JobView> jobs(const Caller& caller) = 0;
+  virtual Result<job::JobView> create_job(const job::Caller& caller, const JobRequest& request,
+                                          const Progress& progress) = 0;
+  virtual Result<job::JobView> job(const job::Caller& caller, std::string_view job,
+                                   std::string_view pipeline) = 0;
+  virtual std::vector<job::JobView> jobs(const job::Caller& caller) = 0;
   // How each job that runs no more ended the last time, the latest first.
-  virtual std::vector<JobView> ended_jobs(const Caller& caller) = 0;
+  virtual std::vector<job::JobView> ended_jobs(const job::Caller& caller) = 0;
   // Opens the next epoch of a job with manual epochs. With `to`, opens all epochs up to and
   // including it (idempotent); a `to` that lies behind is an error.
-  virtual Result<JobView> advance_epoch(const Caller& caller, std::string_view job,
-                                        std::string_view pipeline,
-                                        std::optional<std::uint64_t> to) = 0;
+  virtual Result<job::JobView> advance_epoch(const job::Caller& caller, std::string_view job,
+                                             std::string_view pipeline,
+                                             std::optional<std::uint64_t> to) = 0;
   // All shards go on at `step` of `epoch`.
-  virtual Result<JobView> seek(const Caller& caller, std::string_view job,
-                               std::string_view pipeline, std::uint64_t epoch,
-                               std::uint64_t step) = 0;
+  virtual Result<job::JobView> seek(const job::Caller& caller, std::string_view job,
+                                    std::string_view pipeline, std::uint64_t epoch,
+                                    std::uint64_t step) = 0;
   // All shards leave out the next `steps` steps that none of them has begun: past a loss spike,
   // say.
-  virtual Result<JobView> skip(const Caller& caller, std::string_view job,
-                               std::string_view pipeline, std::uint64_t steps) = 0;
+  virtual Result<job::JobView> skip(const job::Caller& caller, std::string_view job,
+                                    std::string_view pipeline, std::uint64_t steps) = 0;
   // What the job may take, from now on.
-  virtual Result<JobView> limit_job(const Caller& caller, std::string_view job,
-                                    std::string_view pipeline, const LimitChange& change) = 0;
+  virtual Result<job::JobView> limit_job(const job::Caller& caller, std::string_view job,
+                                         std::string_view pipeline, const LimitChange& change) = 0;
   // Re-shards: from the next step that no shard has begun, the rest of the epoch is dealt out anew.
-  virtual Result<JobView> resize_job(const Caller& caller, std::string_view job,
-                                     std::string_view pipeline, std::uint32_t num_shards) = 0;
+  virtual Result<job::JobView> resize_job(const job::Caller& caller, std::string_view job,
+                                          std::string_view pipeline, std::uint32_t num_shards) = 0;
   // One that has ended is forgotten: start="ledger" does not find it any more.
-  virtual Result<DeletedJob> delete_job(const Caller& caller, std::string_view job,
+  virtual Result<DeletedJob> delete_job(const job::Caller& caller, std::string_view job,
                                         std::string_view pipeline) = 0;
 
-  virtual std::vector<SessionView> sessions(const Caller& caller) = 0;
-  virtual Status evict(const Caller& caller, std::uint64_t session, const std::string& reason) = 0;
+  virtual std::vector<SessionView> sessions(const job::Caller& caller) = 0;
+  virtual Status evict(const job::Caller& caller, std::uint64_t session,
+                       const std::string& reason) = 0;
 
-  virtual DaemonView daemon(const Caller& caller) = 0;
+  virtual DaemonView daemon(const job::Caller& caller) = 0;
   // The caller, and to root and admins everybody who has anything or is among `also`; by uid.
-  virtual std::vector<UserView> users(const Caller& caller, const std::set<uid_t>& also) = 0;
-  virtual std::vector<StageView> stages(const Caller& caller) = 0;
-  virtual std::vector<StageView> ended_stages(const Caller& caller) = 0;  // of ended_jobs()
+  virtual std::vector<UserView> users(const job::Caller& caller, const std::set<uid_t>& also) = 0;
+  virtual std::vector<job::StageView> stages(const job::Caller& caller) = 0;
+  virtual std::vector<job::StageView> ended_stages(
+      const job::Caller& caller) = 0;  // of ended_jobs()
   // The latest 10,000 or so; empty: of all jobs.
-  virtual std::vector<FailureView> failures(const Caller& caller, const std::string& job) = 0;
+  virtual std::vector<FailureView> failures(const job::Caller& caller, const std::string& job) = 0;
 };
 
 }  // namespace spdld::session

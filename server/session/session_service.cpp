@@ -10,7 +10,7 @@
 #include "base/text/counted.h"
 #include "delivery/device_layout.h"
 #include "engine/explain.h"
-#include "session/preview.h"
+#include "pipeline/preview.h"
 #include "session/records.h"
 #include "source/order/padding.h"
 #include "spec/parse.h"
@@ -35,7 +35,7 @@ std::map<std::string, std::string> environment_for(const std::string& yaml) {
   return variables;
 }
 
-std::optional<engine::PlanFacts::Padding> padding_of(const PipelineVersion& pipeline) {
+std::optional<engine::PlanFacts::Padding> padding_of(const pipeline::PipelineVersion& pipeline) {
   if (pipeline.lengths == nullptr) return std::nullopt;
   const spec::PipelineSpec& spec = pipeline.plan->spec;
   const auto batch = static_cast<std::uint64_t>(spec.batch.size);
@@ -88,15 +88,16 @@ CacheView view_of(const engine::SampleCache::Snapshot& cache) {
 
 }  // namespace
 
-Catalogue::Progress SessionService::listing_progress(const Progress& progress) {
+pipeline::Catalogue::Progress SessionService::listing_progress(const Progress& progress) {
   if (!progress) return nullptr;
   return [&progress](std::uint64_t items, const std::string& what) {
     return progress(items, 0, what);
   };
 }
 
-Result<PipelinePtr> SessionService::build(const Caller& caller, ApplyRequest request,
-                                          const Catalogue::Progress& progress) {
+Result<pipeline::PipelinePtr> SessionService::build(const job::Caller& caller,
+                                                    job::ApplyRequest request,
+                                                    const pipeline::Catalogue::Progress& progress) {
   request.reader = caller;
   return catalogue_.build(catalogue_.owner_for(caller.uid), request, progress);
 }
@@ -107,13 +108,15 @@ SessionService::SessionService(Sessions& sessions, Facts facts)
       swaps_(sessions),
       facts_(std::move(facts)),
       started_(sessions.deps().clock.now()) {
-  sessions_.set_replacing([this](const Caller& caller, const PipelinePtr& pipeline,
-                                 const Catalogue::Progress& progress) -> Result<PipelinePtr> {
-    SPDLD_ASSIGN(const std::vector<std::string> found, check_new(caller, pipeline, true, progress));
-    for (const std::string& warning : found) spdlog::warn("{}", warning);
-    SPDLD_ASSIGN(Swap done, swaps_.replace(caller, pipeline, "from a loader"));
-    return std::move(done.pipeline);
-  });
+  sessions_.set_replacing(
+      [this](const job::Caller& caller, const pipeline::PipelinePtr& pipeline,
+             const pipeline::Catalogue::Progress& progress) -> Result<pipeline::PipelinePtr> {
+        SPDLD_ASSIGN(const std::vector<std::string> found,
+                     check_new(caller, pipeline, true, progress));
+        for (const std::string& warning : found) spdlog::warn("{}", warning);
+        SPDLD_ASSIGN(Swap done, swaps_.replace(caller, pipeline, "from a loader"));
+        return std::move(done.pipeline);
+      });
 }
 
 void SessionService::warn(std::string warning) {
@@ -125,7 +128,7 @@ void SessionService::warn(std::string warning) {
   warnings_.push_back(std::move(warning));
 }
 
-void SessionService::restore_one(const StoredPipeline& stored) {
+void SessionService::restore_one(const store::StoredPipeline& stored) {
   const auto failed = [&](const Status& why) {
     warn("pipeline '" + stored.id + "' was not restored: " + why.message());
     // What it was applied with must not give way to what is there now.
@@ -134,7 +137,7 @@ void SessionService::restore_one(const StoredPipeline& stored) {
           stored.id, stored.owner, stored.version,
           why.with_context("pipeline '" + stored.id + "' was applied, and cannot be opened again"));
   };
-  auto built = catalogue_.build(owner_of(stored.id, stored.owner), stored.request, nullptr);
+  auto built = catalogue_.build(job::owner_of(stored.id, stored.owner), stored.request, nullptr);
   if (!built) return failed(built.error());
   const auto put = catalogue_.put(stored.owner, std::move(*built), stored.version);
   if (!put) return failed(put.error());
@@ -154,15 +157,15 @@ void SessionService::restore(const std::vector<std::string>& files) {
   auto kept = sessions_.deps().store.pipelines();
   if (!kept) {
     warn("the pipelines that were applied before are not restored: " + kept.error().message());
-    kept = std::vector<StoredPipeline>();
+    kept = std::vector<store::StoredPipeline>();
   }
   // A pipeline may take its classes from another one, whatever their names: those that take none
   // come first.
-  const auto borrows = [](const StoredPipeline& stored) {
+  const auto borrows = [](const store::StoredPipeline& stored) {
     return stored.request.yaml.find("from:") != std::string::npos;
   };
   for (const bool second : {false, true}) {
-    for (const StoredPipeline& stored : *kept) {
+    for (const store::StoredPipeline& stored : *kept) {
       if (borrows(stored) == second) restore_one(stored);
     }
   }
@@ -182,29 +185,30 @@ void SessionService::reload(const std::vector<std::string>& files) {
 // A file that has not changed since it was applied is left alone: what operators applied under the
 // same name since then stays.
 Status SessionService::apply_file(const std::string& file) {
-  ApplyRequest request;
+  job::ApplyRequest request;
   request.file = file;
   SPDLD_ASSIGN(request.yaml, spec::read_text_file(file));
   request.env = environment_for(request.yaml);
-  const Caller self{Credentials::own(), getpid()};
+  const job::Caller self{Credentials::own(), getpid()};
   request.reader = source::Access::trusted();
-  SPDLD_ASSIGN(const PipelineText text, catalogue_.text_of(self.uid, request));
-  Store& store = sessions_.deps().store;
+  SPDLD_ASSIGN(const pipeline::PipelineText text, catalogue_.text_of(self.uid, request));
+  store::Store& store = sessions_.deps().store;
   const bool known = catalogue_.find(text.name) != nullptr || catalogue_.is_lost(text.name);
   const auto applied = store.file_digest(file);
   if (known && !applied) return applied.error();
   if (known && *applied == text.digest) return {};
-  SPDLD_ASSIGN(const PipelinePtr built,
+  SPDLD_ASSIGN(const pipeline::PipelinePtr built,
                catalogue_.build(catalogue_.owner_for(self.uid), request, nullptr));
   auto done = swaps_.change(self, built, "from " + file, std::nullopt, nullptr);
   if (done) return store.put_file(file, text.digest);
   // It can be read at each start, whatever can be kept; the next one is to apply it again.
-  SPDLD_ASSIGN(const PipelinePtr put, catalogue_.put(self.uid, built));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr put, catalogue_.put(self.uid, built));
   Status kept = store.put_file(file, {});
   return kept.with_context("pipeline '" + put->id() + "' is applied until the daemon restarts");
 }
 
-PipelineView SessionService::view(const Caller& caller, const PipelineVersion& pipeline) const {
+PipelineView SessionService::view(const job::Caller& caller,
+                                  const pipeline::PipelineVersion& pipeline) const {
   std::uint32_t jobs = 0;
   for (const auto& [version, running] : sessions_.jobs_on(pipeline.id())) jobs += running;
   return {.name = catalogue_.name_for(caller.uid, pipeline.id()),
@@ -264,7 +268,7 @@ std::vector<GpuView> SessionService::gpus() const {
   return views;
 }
 
-Status SessionService::check_fits(const Caller& caller, const engine::Plan& plan) const {
+Status SessionService::check_fits(const job::Caller& caller, const engine::Plan& plan) const {
   const delivery::ArenaBudget& budget = sessions_.deps().budget;
   const delivery::ArenaShape shape = arena_shape(plan);
   const std::uint64_t needed = delivery::arena_bytes(shape);
@@ -299,13 +303,12 @@ Result<std::vector<std::string>> SessionService::check_fits_gpu(const engine::Pl
   return warnings;
 }
 
-Result<std::vector<std::string>> SessionService::check_new(const Caller& caller,
-                                                           const PipelinePtr& built,
-                                                           bool makes_batch,
-                                                           const Catalogue::Progress& progress) {
+Result<std::vector<std::string>> SessionService::check_new(
+    const job::Caller& caller, const pipeline::PipelinePtr& built, bool makes_batch,
+    const pipeline::Catalogue::Progress& progress) {
   std::vector<std::string> nothing;
-  SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
-  const PipelinePtr current = catalogue_.find(built->id());
+  SPDLD_ASSIGN(const pipeline::PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
+  const pipeline::PipelinePtr current = catalogue_.find(built->id());
   if (current != nullptr && current->version == numbered->version) return nothing;
   SPDLD_TRY(check_fits(caller, *built->plan));
   SPDLD_ASSIGN(std::vector<std::string> warnings, check_fits_gpu(*built->plan));
@@ -316,15 +319,17 @@ Result<std::vector<std::string>> SessionService::check_new(const Caller& caller,
   return warnings;
 }
 
-Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequest& request,
+Result<PipelineView> SessionService::apply(const job::Caller& caller,
+                                           const job::ApplyRequest& request,
                                            const Progress& progress) {
-  SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr built,
+               build(caller, request, listing_progress(progress)));
   SPDLD_ASSIGN(std::vector<std::string> found,
                check_new(caller, built, true, listing_progress(progress)));
   const std::string no_step = engine::no_step_text(*built->plan, built->source->size(), 1);
   if (!no_step.empty()) found.push_back("pipeline '" + built->name() + "': " + no_step);
   if (request.dry_run) {
-    SPDLD_ASSIGN(const PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
+    SPDLD_ASSIGN(const pipeline::PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
     PipelineView would = view(caller, *numbered);
     would.warnings.insert(would.warnings.end(), found.begin(), found.end());
     return would;
@@ -338,9 +343,11 @@ Result<PipelineView> SessionService::apply(const Caller& caller, const ApplyRequ
   return applied;
 }
 
-Result<ExplainView> SessionService::explain(const Caller& caller, const ApplyRequest& request,
+Result<ExplainView> SessionService::explain(const job::Caller& caller,
+                                            const job::ApplyRequest& request,
                                             const Progress& progress) {
-  SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr built,
+               build(caller, request, listing_progress(progress)));
   const SessionsDeps& deps = sessions_.deps();
   const auto credits = static_cast<std::uint32_t>(built->plan->spec.delivery.prefetch);
   const bool bound = deps.budget.share_bytes(caller.uid).has_value();
@@ -361,45 +368,50 @@ Result<ExplainView> SessionService::explain(const Caller& caller, const ApplyReq
                      .text = engine::explain(*built->plan, context)};
 }
 
-Status SessionService::validate(const Caller& caller, const ApplyRequest& request,
+Status SessionService::validate(const job::Caller& caller, const job::ApplyRequest& request,
                                 const Progress& progress) {
   const auto built = build(caller, request, listing_progress(progress));
   return built ? Status() : built.error();
 }
 
-Result<PreviewView> SessionService::preview(const Caller& caller, const ApplyRequest& request,
-                                            std::uint64_t rows, const Progress& progress) {
-  SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing_progress(progress)));
+Result<pipeline::PreviewView> SessionService::preview(const job::Caller& caller,
+                                                      const job::ApplyRequest& request,
+                                                      std::uint64_t rows,
+                                                      const Progress& progress) {
+  SPDLD_ASSIGN(const pipeline::PipelinePtr built,
+               build(caller, request, listing_progress(progress)));
   return make_preview(caller.uid, *built, rows, sessions_.trials(), listing_progress(progress));
 }
 
-Result<PipelineView> SessionService::pipeline(const Caller& caller, std::string_view name) {
-  SPDLD_ASSIGN(const PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
+Result<PipelineView> SessionService::pipeline(const job::Caller& caller, std::string_view name) {
+  SPDLD_ASSIGN(const pipeline::PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
   return view(caller, *found);
 }
 
-std::vector<PipelineView> SessionService::pipelines(const Caller& caller) {
+std::vector<PipelineView> SessionService::pipelines(const job::Caller& caller) {
   std::vector<PipelineView> views;
-  for (const PipelinePtr& pipeline : catalogue_.visible_to(caller.uid))
+  for (const pipeline::PipelinePtr& pipeline : catalogue_.visible_to(caller.uid))
     views.push_back(view(caller, *pipeline));
   return views;
 }
 
-Result<std::string> SessionService::pipeline_text(const Caller& caller, std::string_view name) {
-  SPDLD_ASSIGN(const PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
+Result<std::string> SessionService::pipeline_text(const job::Caller& caller,
+                                                  std::string_view name) {
+  SPDLD_ASSIGN(const pipeline::PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
   return found->request.yaml;
 }
 
-Result<ClassesView> SessionService::classes(const Caller& caller, std::string_view name) {
-  SPDLD_ASSIGN(const PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
+Result<ClassesView> SessionService::classes(const job::Caller& caller, std::string_view name) {
+  SPDLD_ASSIGN(const pipeline::PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
   // They are names of directories or lines of a file, which the caller must be allowed to read.
-  SPDLD_ASSIGN(const PipelinePtr readable, catalogue_.variant(found, {}, std::nullopt, caller, {}));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr readable,
+               catalogue_.variant(found, {}, std::nullopt, caller, {}));
   const std::span<const std::int64_t> ids = readable->source->category_ids();
   return ClassesView{.names = readable->source->classes(),
                      .category_ids = {ids.begin(), ids.end()}};
 }
 
-Status SessionService::delete_pipeline(const Caller& caller, std::string_view name) {
+Status SessionService::delete_pipeline(const job::Caller& caller, std::string_view name) {
   SPDLD_ASSIGN(const std::string id, catalogue_.resolve(caller.uid, std::string(name)));
   std::uint32_t jobs = 0;
   for (const auto& [version, running] : sessions_.jobs_on(id)) jobs += running;
@@ -439,7 +451,7 @@ DataPlaneView SessionService::data_plane() const {
   return view;
 }
 
-DaemonView SessionService::daemon(const Caller& caller) {
+DaemonView SessionService::daemon(const job::Caller& caller) {
   const SessionsDeps& deps = sessions_.deps();
   const Sessions::Totals totals = sessions_.totals();
   DaemonView view{.version = facts_.version,

@@ -39,63 +39,65 @@ class SessionService final : public Service {
   // until then.
   void watch(const delivery::DataServer* data) { data_.store(data, std::memory_order_release); }
 
-  Result<PipelineView> apply(const Caller& caller, const ApplyRequest& request,
+  Result<PipelineView> apply(const job::Caller& caller, const job::ApplyRequest& request,
                              const Progress& progress) override;
-  Result<SwapView> swap(const Caller& caller, const ApplyRequest& request, const SwapRequest& jobs,
-                        const Progress& progress) override;
-  Result<std::vector<RevisionView>> history(const Caller& caller,
+  Result<SwapView> swap(const job::Caller& caller, const job::ApplyRequest& request,
+                        const SwapRequest& jobs, const Progress& progress) override;
+  Result<std::vector<RevisionView>> history(const job::Caller& caller,
                                             std::string_view pipeline) override;
-  Result<SwapView> rollback(const Caller& caller, std::string_view pipeline,
+  Result<SwapView> rollback(const job::Caller& caller, std::string_view pipeline,
                             std::optional<std::uint32_t> version,
                             const std::optional<SwapRequest>& jobs,
                             const Progress& progress) override;
-  Result<ExplainView> explain(const Caller& caller, const ApplyRequest& request,
+  Result<ExplainView> explain(const job::Caller& caller, const job::ApplyRequest& request,
                               const Progress& progress) override;
-  Status validate(const Caller& caller, const ApplyRequest& request,
+  Status validate(const job::Caller& caller, const job::ApplyRequest& request,
                   const Progress& progress) override;
-  Result<PreviewView> preview(const Caller& caller, const ApplyRequest& request, std::uint64_t rows,
-                              const Progress& progress) override;
-  Result<PipelineView> pipeline(const Caller& caller, std::string_view name) override;
-  std::vector<PipelineView> pipelines(const Caller& caller) override;
-  Result<std::string> pipeline_text(const Caller& caller, std::string_view name) override;
-  Result<ClassesView> classes(const Caller& caller, std::string_view pipeline) override;
-  Status delete_pipeline(const Caller& caller, std::string_view name) override;
+  Result<pipeline::PreviewView> preview(const job::Caller& caller, const job::ApplyRequest& request,
+                                        std::uint64_t rows, const Progress& progress) override;
+  Result<PipelineView> pipeline(const job::Caller& caller, std::string_view name) override;
+  std::vector<PipelineView> pipelines(const job::Caller& caller) override;
+  Result<std::string> pipeline_text(const job::Caller& caller, std::string_view name) override;
+  Result<ClassesView> classes(const job::Caller& caller, std::string_view pipeline) override;
+  Status delete_pipeline(const job::Caller& caller, std::string_view name) override;
 
-  Result<JobView> create_job(const Caller& caller, const JobRequest& request,
-                             const Progress& progress) override;
-  Result<JobView> job(const Caller& caller, std::string_view job,
-                      std::string_view pipeline) override;
-  std::vector<JobView> jobs(const Caller& caller) override;
-  std::vector<JobView> ended_jobs(const Caller& caller) override;
-  Result<JobView> advance_epoch(const Caller& caller, std::string_view job,
-                                std::string_view pipeline,
-                                std::optional<std::uint64_t> to) override;
-  Result<JobView> seek(const Caller& caller, std::string_view job, std::string_view pipeline,
-                       std::uint64_t epoch, std::uint64_t step) override;
-  Result<JobView> skip(const Caller& caller, std::string_view job, std::string_view pipeline,
-                       std::uint64_t steps) override;
-  Result<JobView> limit_job(const Caller& caller, std::string_view job, std::string_view pipeline,
-                            const LimitChange& change) override;
-  Result<JobView> resize_job(const Caller& caller, std::string_view job, std::string_view pipeline,
-                             std::uint32_t num_shards) override;
-  Result<DeletedJob> delete_job(const Caller& caller, std::string_view job,
+  Result<job::JobView> create_job(const job::Caller& caller, const JobRequest& request,
+                                  const Progress& progress) override;
+  Result<job::JobView> job(const job::Caller& caller, std::string_view job,
+                           std::string_view pipeline) override;
+  std::vector<job::JobView> jobs(const job::Caller& caller) override;
+  std::vector<job::JobView> ended_jobs(const job::Caller& caller) override;
+  Result<job::JobView> advance_epoch(const job::Caller& caller, std::string_view job,
+                                     std::string_view pipeline,
+                                     std::optional<std::uint64_t> to) override;
+  Result<job::JobView> seek(const job::Caller& caller, std::string_view job,
+                            std::string_view pipeline, std::uint64_t epoch,
+                            std::uint64_t step) override;
+  Result<job::JobView> skip(const job::Caller& caller, std::string_view job,
+                            std::string_view pipeline, std::uint64_t steps) override;
+  Result<job::JobView> limit_job(const job::Caller& caller, std::string_view job,
+                                 std::string_view pipeline, const LimitChange& change) override;
+  Result<job::JobView> resize_job(const job::Caller& caller, std::string_view job,
+                                  std::string_view pipeline, std::uint32_t num_shards) override;
+  Result<DeletedJob> delete_job(const job::Caller& caller, std::string_view job,
                                 std::string_view pipeline) override;
 
-  std::vector<SessionView> sessions(const Caller& caller) override;
-  Status evict(const Caller& caller, std::uint64_t session, const std::string& reason) override;
+  std::vector<SessionView> sessions(const job::Caller& caller) override;
+  Status evict(const job::Caller& caller, std::uint64_t session,
+               const std::string& reason) override;
 
-  DaemonView daemon(const Caller& caller) override;
-  std::vector<UserView> users(const Caller& caller, const std::set<uid_t>& also) override;
-  std::vector<StageView> stages(const Caller& caller) override;
-  std::vector<StageView> ended_stages(const Caller& caller) override;
-  std::vector<FailureView> failures(const Caller& caller, const std::string& job) override;
+  DaemonView daemon(const job::Caller& caller) override;
+  std::vector<UserView> users(const job::Caller& caller, const std::set<uid_t>& also) override;
+  std::vector<job::StageView> stages(const job::Caller& caller) override;
+  std::vector<job::StageView> ended_stages(const job::Caller& caller) override;
+  std::vector<FailureView> failures(const job::Caller& caller, const std::string& job) override;
 
  private:
   // How far a listing has come, told to who called; `progress` outlives it.
-  static Catalogue::Progress listing_progress(const Progress& progress);
+  static pipeline::Catalogue::Progress listing_progress(const Progress& progress);
   // Of what the caller submits, and may read.
-  Result<PipelinePtr> build(const Caller& caller, ApplyRequest request,
-                            const Catalogue::Progress& progress);
+  Result<pipeline::PipelinePtr> build(const job::Caller& caller, job::ApplyRequest request,
+                                      const pipeline::Catalogue::Progress& progress);
   // Of one consumer of the plan, with as many credits as the plan gives.
   std::vector<GpuView> gpus() const;
   std::optional<engine::PlanFacts::OnGpu> on_gpu(const engine::Plan& plan) const;
@@ -103,24 +105,25 @@ class SessionService final : public Service {
   // What is found out before a pipeline takes the place of another one; of one that is there
   // already, nothing. Where jobs change to it, they make a batch of it themselves. Returns what the
   // caller should know though nothing failed.
-  Result<std::vector<std::string>> check_new(const Caller& caller, const PipelinePtr& built,
-                                             bool makes_batch, const Catalogue::Progress& progress);
-  bool is_run(const PipelineVersion& pipeline) const;  // by any job
+  Result<std::vector<std::string>> check_new(const job::Caller& caller,
+                                             const pipeline::PipelinePtr& built, bool makes_batch,
+                                             const pipeline::Catalogue::Progress& progress);
+  bool is_run(const pipeline::PipelineVersion& pipeline) const;  // by any job
   // kResourceExhausted if no consumer that takes it as it stands could ever be given its arena.
-  Status check_fits(const Caller& caller, const engine::Plan& plan) const;
+  Status check_fits(const job::Caller& caller, const engine::Plan& plan) const;
   // The same of its slots on a GPU; a warning, if it may do without.
   Result<std::vector<std::string>> check_fits_gpu(const engine::Plan& plan) const;
-  Result<JobName> job_name(const Caller& caller, std::string_view job,
+  Result<JobName> job_name(const job::Caller& caller, std::string_view job,
                            std::string_view pipeline) const;
-  PipelineView view(const Caller& caller, const PipelineVersion& pipeline) const;
+  PipelineView view(const job::Caller& caller, const pipeline::PipelineVersion& pipeline) const;
   DataPlaneView data_plane() const;
-  SwapView view(const Caller& caller, const Swap& swap) const;
-  void restore_one(const StoredPipeline& stored) SPDLD_EXCLUDES(mutex_);
+  SwapView view(const job::Caller& caller, const Swap& swap) const;
+  void restore_one(const store::StoredPipeline& stored) SPDLD_EXCLUDES(mutex_);
   Status apply_file(const std::string& file);
   void warn(std::string warning) SPDLD_EXCLUDES(mutex_);
 
   Sessions& sessions_;
-  Catalogue& catalogue_;
+  pipeline::Catalogue& catalogue_;
   Swaps swaps_;
   const Facts facts_;
   std::atomic<const delivery::DataServer*> data_ = nullptr;

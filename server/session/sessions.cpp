@@ -93,7 +93,7 @@ void Sessions::heartbeat() {
       if (session->closed) continue;
       if (session->queued) queued.push_back(session);
       if (session->consumer == nullptr) continue;
-      const StepAt next = session->consumer->view().next;
+      const job::StepAt next = session->consumer->view().next;
       const engine::Run& run = *session->job->timeline.phase(next)->run;
       const std::uint64_t tasks = run.fetch_stats().tasks() + run.process_stats().tasks();
       const bool works = std::exchange(session->seen_tasks, tasks) != tasks;
@@ -211,7 +211,7 @@ void Sessions::closed(delivery::Connection& connection, delivery::CloseCause cau
   if (session == nullptr) return;
   std::shared_ptr<Consumer> consumer;
   std::string parting;
-  std::optional<JobKey> job;
+  std::optional<job::JobKey> job;
   {
     MutexLock lock(mutex_);
     if (session->parting.empty()) session->parting = parting_of(cause);
@@ -280,10 +280,10 @@ void Sessions::end_job(const JobPtr& ended) {
   streams_.forget(job.tag);
   job.settle_moves();
   if (!job.left.empty()) {
-    StoredEnd end{.end = job.end(), .view = job.view(), .stages = stages_of(job)};
+    store::StoredEnd end{.end = job.end(), .view = job.view(), .stages = stages_of(job)};
     end.view.ledger.at = job.acknowledged().at;
     end.view.rows_per_s.reset();
-    for (StageView& stage : end.stages) {
+    for (job::StageView& stage : end.stages) {
       stage.in_flight = 0;
       stage.rows_per_s.reset();
       stage.busy_share.reset();
@@ -307,13 +307,13 @@ void Sessions::end_job(const JobPtr& ended) {
 }
 
 void Sessions::drop_job(const JobPtr& job) {
-  for (const PhasePtr& phase : job->phases()) {
+  for (const pipeline::PhasePtr& phase : job->phases()) {
     if (phase->cache_use != nullptr) phase->cache_use->end();
   }
   jobs_.erase(job->key);
 }
 
-void Sessions::keep_privately(const Job& job, StoredEnd end) {
+void Sessions::keep_privately(const Job& job, store::StoredEnd end) {
   ended_privately_.push_back(
       {.key = job.key, .end = std::move(end), .failures = job.failures.recent()});
   const auto own = [&](const EndedPrivately& ended) { return ended.key.uid == job.key.uid; };
@@ -324,11 +324,11 @@ void Sessions::keep_privately(const Job& job, StoredEnd end) {
   if (ended_privately_.size() > kMostEndedPrivately) ended_privately_.pop_front();
 }
 
-bool Sessions::visible(const Caller& caller, const JobKey& key) const {
+bool Sessions::visible(const job::Caller& caller, const job::JobKey& key) const {
   return caller.uid == key.uid || deps_.catalogue.is_admin(caller.uid);
 }
 
-std::optional<uid_t> Sessions::owner_seen_by(const Caller& caller) const {
+std::optional<uid_t> Sessions::owner_seen_by(const job::Caller& caller) const {
   if (deps_.catalogue.is_admin(caller.uid)) return std::nullopt;
   return caller.uid;
 }
@@ -342,12 +342,12 @@ std::map<std::uint32_t, std::uint32_t> Sessions::jobs_on(const std::string& pipe
   return by_version;
 }
 
-bool Sessions::has_other_phase(const Phase& phase) const {
+bool Sessions::has_other_phase(const pipeline::Phase& phase) const {
   MutexLock lock(mutex_);
   const std::string id = phase.pipeline->id();
   for (const auto& [key, job] : jobs_) {
     if (key.pipeline != id) continue;
-    for (const Timeline::Cut& cut : job->timeline.cuts()) {
+    for (const stream::Timeline::Cut& cut : job->timeline.cuts()) {
       if (cut.phase.get() != &phase && cut.phase->version() == phase.version()) return true;
     }
   }

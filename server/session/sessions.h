@@ -20,23 +20,23 @@
 #include "delivery/arena_pool.h"
 #include "delivery/data_server.h"
 #include "engine/executor.h"
-#include "session/catalogue.h"
-#include "session/class_texts.h"
+#include "pipeline/catalogue.h"
+#include "pipeline/class_texts.h"
+#include "pipeline/trial.h"
 #include "session/job.h"
-#include "session/store.h"
-#include "session/streams.h"
-#include "session/trial.h"
+#include "store/store.h"
+#include "stream/streams.h"
 
 namespace spdld::session {
 
 // The parts of the daemon that sessions work with; all outlive them.
 struct SessionsDeps {
-  Catalogue& catalogue;
+  pipeline::Catalogue& catalogue;
   engine::Executor& executor;
   delivery::ArenaPool& arenas;
   delivery::ArenaBudget& budget;
   delivery::Devices& devices;
-  Store& store;
+  store::Store& store;
   const Clock& clock;
   delivery::ArenaKind arena_kind = delivery::ArenaKind::kMemfd;
   std::chrono::seconds retain{7 * 24 * 3600};  // what is known of jobs that have ended
@@ -49,18 +49,19 @@ struct SessionsDeps {
 // Between planning and the end Sessions::swapping() is held, so there is one at a time.
 struct PlannedSwap {
   JobPtr job;
-  PhasePtr phase;                                // what it is to run
+  pipeline::PhasePtr phase;                      // what it is to run
   std::map<std::string, std::string> vars = {};  // that its consumers have given by then
-  bool known = false;         // it runs that already, or will: nothing is to be done
-  bool tuned = false;         // nothing differs but what may be tuned at once
-  PhasePtr before = nullptr;  // the same content, up to the last change: that need only not come
-  StepAt from = {};           // once it is placed
-  std::optional<StepAt> runs_since = {};     // it runs that already: from there on
-  std::optional<StepAt> planned = {};        // where it was to come, if that is earlier
-  std::vector<PlannedChange> replaces = {};  // what was to come from then on
-  bool by_consumer = false;                  // who asks has no command line
+  bool known = false;  // it runs that already, or will: nothing is to be done
+  bool tuned = false;  // nothing differs but what may be tuned at once
+  pipeline::PhasePtr before =
+      nullptr;            // the same content, up to the last change: that need only not come
+  job::StepAt from = {};  // once it is placed
+  std::optional<job::StepAt> runs_since = {};     // it runs that already: from there on
+  std::optional<job::StepAt> planned = {};        // where it was to come, if that is earlier
+  std::vector<job::PlannedChange> replaces = {};  // what was to come from then on
+  bool by_consumer = false;                       // who asks has no command line
   bool allow_schema_change = false;
-  PhasePtr base = nullptr;  // what it ran, or was to run, last when this was planned
+  pipeline::PhasePtr base = nullptr;  // what it ran, or was to run, last when this was planned
   std::optional<SwapOutlook> outlook = {};  // after look_ahead()
 
   // Nothing is built: the last change does not come, and the job goes on as it runs up to there.
@@ -115,35 +116,38 @@ class Sessions final : public delivery::DataService {
   void exited(delivery::Connection& connection) override;
 
   // For SessionService. Visible are a caller's own jobs, and to admins all.
-  Result<JobView> create_job(const Caller& caller, const JobRequest& request,
-                             const Catalogue::Progress& progress = nullptr) SPDLD_EXCLUDES(mutex_);
-  Result<JobView> job(const Caller& caller, const JobName& name) const SPDLD_EXCLUDES(mutex_);
-  std::vector<JobView> jobs(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
-  Result<JobView> advance_epoch(const Caller& caller, const JobName& name,
-                                std::optional<std::uint64_t> to) SPDLD_EXCLUDES(mutex_);
-  Result<JobView> seek_job(const Caller& caller, const JobName& name, StepAt to)
+  Result<job::JobView> create_job(const job::Caller& caller, const JobRequest& request,
+                                  const pipeline::Catalogue::Progress& progress = nullptr)
       SPDLD_EXCLUDES(mutex_);
-  Result<JobView> resize_job(const Caller& caller, const JobName& name, std::uint32_t num_shards)
+  Result<job::JobView> job(const job::Caller& caller, const JobName& name) const
       SPDLD_EXCLUDES(mutex_);
-  Result<JobView> skip_steps(const Caller& caller, const JobName& name, std::uint64_t steps)
+  std::vector<job::JobView> jobs(const job::Caller& caller) const SPDLD_EXCLUDES(mutex_);
+  Result<job::JobView> advance_epoch(const job::Caller& caller, const JobName& name,
+                                     std::optional<std::uint64_t> to) SPDLD_EXCLUDES(mutex_);
+  Result<job::JobView> seek_job(const job::Caller& caller, const JobName& name, job::StepAt to)
       SPDLD_EXCLUDES(mutex_);
-  Result<JobView> limit_job(const Caller& caller, const JobName& name, const LimitChange& change)
+  Result<job::JobView> resize_job(const job::Caller& caller, const JobName& name,
+                                  std::uint32_t num_shards) SPDLD_EXCLUDES(mutex_);
+  Result<job::JobView> skip_steps(const job::Caller& caller, const JobName& name,
+                                  std::uint64_t steps) SPDLD_EXCLUDES(mutex_);
+  Result<job::JobView> limit_job(const job::Caller& caller, const JobName& name,
+                                 const LimitChange& change) SPDLD_EXCLUDES(mutex_);
+  Result<DeletedJob> delete_job(const job::Caller& caller, const JobName& name)
       SPDLD_EXCLUDES(mutex_);
-  Result<DeletedJob> delete_job(const Caller& caller, const JobName& name) SPDLD_EXCLUDES(mutex_);
-  std::vector<SessionView> sessions(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
-  Status evict(const Caller& caller, std::uint64_t session, const std::string& reason)
+  std::vector<SessionView> sessions(const job::Caller& caller) const SPDLD_EXCLUDES(mutex_);
+  Status evict(const job::Caller& caller, std::uint64_t session, const std::string& reason)
       SPDLD_EXCLUDES(mutex_);
-  std::vector<StageView> stages(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
+  std::vector<job::StageView> stages(const job::Caller& caller) const SPDLD_EXCLUDES(mutex_);
   // Of running jobs and, for as long as these are kept, ended ones; oldest first.
-  std::vector<FailureView> failures(const Caller& caller, const std::string& job) const
+  std::vector<FailureView> failures(const job::Caller& caller, const std::string& job) const
       SPDLD_EXCLUDES(mutex_);
   // How each job ended the last time, the latest first.
-  std::vector<StoredEnd> ended(const Caller& caller) const SPDLD_EXCLUDES(mutex_);
+  std::vector<store::StoredEnd> ended(const job::Caller& caller) const SPDLD_EXCLUDES(mutex_);
   // Jobs that run it, by version.
   std::map<std::uint32_t, std::uint32_t> jobs_on(const std::string& pipeline) const
       SPDLD_EXCLUDES(mutex_);
   // Whether a job runs its version, or is to, in any other phase than this one.
-  bool has_other_phase(const Phase& phase) const SPDLD_EXCLUDES(mutex_);
+  bool has_other_phase(const pipeline::Phase& phase) const SPDLD_EXCLUDES(mutex_);
   struct Totals {
     std::uint32_t sessions = 0;
     std::uint32_t jobs = 0;
@@ -160,14 +164,16 @@ class Sessions final : public delivery::DataService {
   void count_users(std::map<uid_t, UserView>& users) const SPDLD_EXCLUDES(mutex_);
 
   // What each of the jobs would run, tried out by making a batch of it. Slow.
-  Result<std::vector<PlannedSwap>> plan_swaps(const Caller& caller, const PipelinePtr& pipeline,
+  Result<std::vector<PlannedSwap>> plan_swaps(const job::Caller& caller,
+                                              const pipeline::PipelinePtr& pipeline,
                                               const SwapRequest& request,
-                                              const Catalogue::Progress& progress)
+                                              const pipeline::Catalogue::Progress& progress)
       SPDLD_EXCLUDES(mutex_);
   // Jobs that it would give other content than they have come to, were they changed as `request`
   // says. Parses what is new to them.
-  std::vector<StayingJob> staying(const Caller& caller, const PipelinePtr& pipeline,
-                                  const SwapRequest& request, const Catalogue::Progress& progress)
+  std::vector<StayingJob> staying(const job::Caller& caller, const pipeline::PipelinePtr& pipeline,
+                                  const SwapRequest& request,
+                                  const pipeline::Catalogue::Progress& progress)
       SPDLD_EXCLUDES(mutex_);
   // All shards of all the jobs make ready, each job at a step of its own, and go no further; or
   // nothing is done.
@@ -176,7 +182,7 @@ class Sessions final : public delivery::DataService {
   // Makes nothing ready.
   Status look_ahead(std::vector<PlannedSwap>& swaps, const SwapAt& at) SPDLD_EXCLUDES(mutex_);
   // How the jobs are kept once it is committed; private ones are not.
-  std::vector<StoredJob> stored_after(const std::vector<PlannedSwap>& swaps) const
+  std::vector<store::StoredJob> stored_after(const std::vector<PlannedSwap>& swaps) const
       SPDLD_EXCLUDES(mutex_);
   // Whether they can be committed: what was made ready may have failed since.
   Status check_prepared(const std::vector<PlannedSwap>& swaps) const SPDLD_EXCLUDES(mutex_);
@@ -190,29 +196,30 @@ class Sessions final : public delivery::DataService {
   Mutex& swapping() SPDLD_RETURN_CAPABILITY(swapping_) { return swapping_; }
 
   const SessionsDeps& deps() const { return deps_; }
-  Trials& trials() { return trials_; }
+  pipeline::Trials& trials() { return trials_; }
   // How a pipeline that a loader brings takes the place of another one. Set before the first
   // consumer comes.
-  using Replacing = std::function<Result<PipelinePtr>(
-      const Caller& caller, const PipelinePtr& built, const Catalogue::Progress& progress)>;
+  using Replacing = std::function<Result<pipeline::PipelinePtr>(
+      const job::Caller& caller, const pipeline::PipelinePtr& built,
+      const pipeline::Catalogue::Progress& progress)>;
   void set_replacing(Replacing replacing) { replacing_ = std::move(replacing); }
 
  private:
   // What is told of a private job that has ended.
   struct EndedPrivately {
-    JobKey key;
-    StoredEnd end;
-    std::vector<StoredFailure> failures;
+    job::JobKey key;
+    store::StoredEnd end;
+    std::vector<engine::LoggedFailure> failures;
   };
   static constexpr std::size_t kMostEndedPrivately = 200;
   static constexpr std::size_t kMostEndedPrivatelyOfUser = 50;
-  void keep_privately(const Job& job, StoredEnd end) SPDLD_REQUIRES(mutex_);
+  void keep_privately(const Job& job, store::StoredEnd end) SPDLD_REQUIRES(mutex_);
 
   // Attaching, on the blocking pool: attach.cpp, attach_pipeline.cpp, join.cpp.
   void attach_slowly(const SessionPtr& session, const delivery::AttachRequest& request);
   Status try_attach(const SessionPtr& session, delivery::AttachRequest request);
   // Tells a consumer how far what it waits for has come.
-  static Catalogue::Progress progress_to(const SessionPtr& session);
+  static pipeline::Catalogue::Progress progress_to(const SessionPtr& session);
   // On which of these pipelines this user's job goes on, if it does: it stays there, though a name
   // may mean another one by now.
   Result<std::optional<std::string>> pipeline_of_job(const std::vector<std::string>& ids, uid_t uid,
@@ -221,47 +228,52 @@ class Sessions final : public delivery::DataService {
   // The pipeline that there is for what a loader brings, which says `text`; null: it is to be made.
   // Where that has variables which the loader leaves out, they are added to the request's, as its
   // file has them.
-  Result<PipelinePtr> known_pipeline(const ApplyRequest& submitted, const PipelineText& text,
-                                     uid_t uid, delivery::AttachRequest& request)
+  Result<pipeline::PipelinePtr> known_pipeline(const job::ApplyRequest& submitted,
+                                               const pipeline::PipelineText& text, uid_t uid,
+                                               delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
   bool may_replace(const std::string& id, const delivery::AttachRequest& request) const
       SPDLD_EXCLUDES(mutex_);
-  Result<PipelinePtr> brought_by(const SessionPtr& session, delivery::AttachRequest& request)
-      SPDLD_EXCLUDES(mutex_);
+  Result<pipeline::PipelinePtr> brought_by(const SessionPtr& session,
+                                           delivery::AttachRequest& request) SPDLD_EXCLUDES(mutex_);
   // Before a loader of this user puts one more pipeline: at the limit, one that no job runs is
   // removed. kResourceExhausted if jobs run all of them: shares.cpp.
   Status make_room_for_brought(uid_t uid) SPDLD_EXCLUDES(mutex_);
   bool is_run_or_expected(const std::string& pipeline) const SPDLD_EXCLUDES(mutex_);
-  Result<PipelinePtr> pipeline_for(const SessionPtr& session, delivery::AttachRequest& request);
+  Result<pipeline::PipelinePtr> pipeline_for(const SessionPtr& session,
+                                             delivery::AttachRequest& request);
   // The data of the session's job may have been moved or replaced since they were opened. Returns
   // what the job runs last.
-  PipelinePtr look_at_data(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
+  pipeline::PipelinePtr look_at_data(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
   // The job that the request means, and the session's place in it. `revived` is what is known of it
   // from before, if anything is; `pipeline` is what it has otherwise, as the request wants it.
-  Status claim(const SessionPtr& session, const JobKey& key, const Result<PipelinePtr>& pipeline,
+  Status claim(const SessionPtr& session, const job::JobKey& key,
+               const Result<pipeline::PipelinePtr>& pipeline,
                const delivery::AttachRequest& request, const JobPtr& revived,
-               const Readings& readings) SPDLD_EXCLUDES(mutex_);
+               const stream::Readings& readings) SPDLD_EXCLUDES(mutex_);
   // What a job that is there already runs, for this reader: readings.cpp. kPermissionDenied where
   // they may not read it. Empty: it is the one with whose rights the job reads.
-  Result<Readings> readings_for(const JobKey& key, const Credentials& reader,
-                                const Catalogue::Progress& progress) SPDLD_EXCLUDES(mutex_);
+  Result<stream::Readings> readings_for(const job::JobKey& key, const Credentials& reader,
+                                        const pipeline::Catalogue::Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
   // Whether a job may go on so; `alone`: those who read it are about to be evicted.
-  static Status check_reader(const Job& job, const Credentials& reader, const Readings& readings,
-                             bool alone);
+  static Status check_reader(const Job& job, const Credentials& reader,
+                             const stream::Readings& readings, bool alone);
   // The GPU that a consumer names, for a phase of its job that delivers there: gpus.cpp. Takes its
   // time, begins the GPU's context if nobody has, and does nothing where the consumer has it.
   // Refused, or told as a warning, where it cannot be had.
-  Status open_gpu(const SessionPtr& session, const Phase& phase) SPDLD_EXCLUDES(mutex_);
+  Status open_gpu(const SessionPtr& session, const pipeline::Phase& phase) SPDLD_EXCLUDES(mutex_);
   Status open_gpu(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);  // for all of its job
   // Likewise of consumers of a job that somebody changes.
-  Status open_gpus(const JobPtr& job, const Phase& phase) SPDLD_EXCLUDES(mutex_);
-  Status open_gpu_of_job(const SessionPtr& session, const Phase& phase) SPDLD_EXCLUDES(mutex_);
+  Status open_gpus(const JobPtr& job, const pipeline::Phase& phase) SPDLD_EXCLUDES(mutex_);
+  Status open_gpu_of_job(const SessionPtr& session, const pipeline::Phase& phase)
+      SPDLD_EXCLUDES(mutex_);
   // Whether that was done: only then may the consumer read the phase.
-  static bool has_opened_gpu(const Session& session, const Phase& phase);
+  static bool has_opened_gpu(const Session& session, const pipeline::Phase& phase);
   // The session's consumer at its streams, where its job and the request place it.
   Result<std::shared_ptr<Consumer>> connect(const Session& session,
                                             const delivery::AttachRequest& request,
-                                            bool gpu_may_have_room, DeviceReserve& reserve)
+                                            bool gpu_may_have_room, stream::DeviceReserve& reserve)
       SPDLD_REQUIRES(mutex_);
   void welcome(const Session& session) const SPDLD_REQUIRES(mutex_);
   // A run is on disk before its first batch goes out, and each of its consumers before its own: a
@@ -275,14 +287,14 @@ class Sessions final : public delivery::DataService {
   Result<bool> begin(const SessionPtr& session, const delivery::AttachRequest& request,
                      bool gpu_may_have_room) SPDLD_EXCLUDES(mutex_);
   Result<bool> begin(const SessionPtr& session, const delivery::AttachRequest& request,
-                     bool gpu_may_have_room, DeviceReserve& reserve) SPDLD_EXCLUDES(mutex_);
+                     bool gpu_may_have_room, stream::DeviceReserve& reserve) SPDLD_EXCLUDES(mutex_);
   // The same, once its GPU has room: what a consumer has that has just left is given back after it.
   Result<bool> begin_with_room(const SessionPtr& session, const delivery::AttachRequest& request)
       SPDLD_EXCLUDES(mutex_);
   bool may_get_room(const Session& session) const SPDLD_EXCLUDES(mutex_);
-  Result<JobPtr> join_job(const JobKey& key, const Result<PipelinePtr>& pipeline,
+  Result<JobPtr> join_job(const job::JobKey& key, const Result<pipeline::PipelinePtr>& pipeline,
                           const delivery::AttachRequest& request, const JobPtr& revived,
-                          const Credentials& reader, const Readings& readings)
+                          const Credentials& reader, const stream::Readings& readings)
       SPDLD_REQUIRES(mutex_);
   static Status check_facts(const Job& job, const delivery::AttachRequest& request);
   static Status check_shard(const Job& job, const delivery::AttachRequest& request);
@@ -291,32 +303,35 @@ class Sessions final : public delivery::DataService {
                      const delivery::AttachRequest& request) SPDLD_REQUIRES(mutex_);
   // Where a consumer begins: place.cpp.
   struct Place {
-    StepAt at;
+    job::StepAt at;
     std::optional<std::uint64_t> position = std::nullopt;  // as its cursor says
     bool follows = false;
     std::uint32_t moves = 0;    // of the job, that it has gone along with there
     std::uint32_t passage = 0;  // of the job, that this is in
   };
-  static Status check_cursor(const Job& job, const Timeline& timeline,
+  static Status check_cursor(const Job& job, const stream::Timeline& timeline,
                              const delivery::AttachRequest& request);
   // `order` is Phase::order_text() of where the place comes from; empty: not to be checked.
-  static Status check_place(const Job& job, const Timeline& timeline, const std::string& order,
-                            StepAt at, std::uint64_t position);
-  static Result<Place> place_of(Job& job, Member member, const delivery::AttachRequest& request);
+  static Status check_place(const Job& job, const stream::Timeline& timeline,
+                            const std::string& order, job::StepAt at, std::uint64_t position);
+  static Result<Place> place_of(Job& job, job::Member member,
+                                const delivery::AttachRequest& request);
   // The first consumer of a job, or of a new run of it, decides where all begin.
   Status place_first(Job& job, const delivery::AttachRequest& request,
-                     const std::optional<StoredPosition>& ledger) SPDLD_REQUIRES(mutex_);
+                     const std::optional<store::StoredPosition>& ledger) SPDLD_REQUIRES(mutex_);
 
   // Jobs and what is kept of them: records.cpp.
   // Drops ended streams if their caches take the room that this one needs.
-  Result<std::shared_ptr<engine::SampleCache>> open_cache(const PipelineVersion& pipeline);
-  Result<PhasePtr> make_phase(const PipelinePtr& pipeline, std::uint64_t seed,
-                              std::set<std::string> overrides = {});
-  Result<JobPtr> make_job(JobKey key, Timeline timeline, std::uint64_t seed, bool is_private);
-  Result<JobPtr> make_job(JobKey key, const PipelinePtr& pipeline, std::uint64_t seed,
-                          std::uint32_t num_shards, bool is_private);
+  Result<std::shared_ptr<engine::SampleCache>> open_cache(
+      const pipeline::PipelineVersion& pipeline);
+  Result<pipeline::PhasePtr> make_phase(const pipeline::PipelinePtr& pipeline, std::uint64_t seed,
+                                        std::set<std::string> overrides = {});
+  Result<JobPtr> make_job(job::JobKey key, stream::Timeline timeline, std::uint64_t seed,
+                          bool is_private);
+  Result<JobPtr> make_job(job::JobKey key, const pipeline::PipelinePtr& pipeline,
+                          std::uint64_t seed, std::uint32_t num_shards, bool is_private);
   // `reader`: who reads it from now on; none: who did when it was kept.
-  Result<JobPtr> rebuild(const StoredJob& stored,
+  Result<JobPtr> rebuild(const store::StoredJob& stored,
                          const std::optional<Credentials>& reader = std::nullopt);
   // What an earlier daemon, or an earlier run of the job, left on disk, as far as this request goes
   // on with it.
@@ -325,28 +340,28 @@ class Sessions final : public delivery::DataService {
     bool begins_anew = false;  // what is on disk is of another run: forget_run()
   };
   // As it was kept last; none: nothing is known of it.
-  Result<std::optional<StoredJob>> kept_job(const JobKey& key) SPDLD_EXCLUDES(mutex_);
-  static bool goes_on_with(const StoredJob& stored, const delivery::AttachRequest& request);
-  Result<Known> revive(const JobKey& key, const delivery::AttachRequest& request,
+  Result<std::optional<store::StoredJob>> kept_job(const job::JobKey& key) SPDLD_EXCLUDES(mutex_);
+  static bool goes_on_with(const store::StoredJob& stored, const delivery::AttachRequest& request);
+  Result<Known> revive(const job::JobKey& key, const delivery::AttachRequest& request,
                        const Credentials& reader) SPDLD_EXCLUDES(mutex_);
   // These two: a disk that fails keeps nobody from attaching.
   // Before such a job begins again: puts on disk how it has ended just now, and what failed in it.
-  void keep_end(const JobKey& key) SPDLD_EXCLUDES(mutex_);
-  void forget_run(const JobKey& key) SPDLD_EXCLUDES(mutex_);
+  void keep_end(const job::JobKey& key) SPDLD_EXCLUDES(mutex_);
+  void forget_run(const job::JobKey& key) SPDLD_EXCLUDES(mutex_);
   // The same job in another world or with another batch size, from where the request begins. None:
   // it is another job.
-  Result<JobPtr> inherit(StoredJob stored, const delivery::AttachRequest& request,
+  Result<JobPtr> inherit(store::StoredJob stored, const delivery::AttachRequest& request,
                          const Credentials& reader);
-  Result<std::optional<StoredPosition>> kept_position(const JobKey& key);
+  Result<std::optional<store::StoredPosition>> kept_position(const job::JobKey& key);
   // What is not on disk as it is now.
   struct Unkept {
     struct Changed {
       JobPtr job;
-      std::vector<StoredFrontier> frontiers;  // in its record, as the next one is
+      std::vector<store::StoredFrontier> frontiers;  // in its record, as the next one is
       std::uint64_t last_failure = 0;
     };
-    std::vector<StoredJob> records;
-    std::vector<StoredPosition> positions;
+    std::vector<store::StoredJob> records;
+    std::vector<store::StoredPosition> positions;
     std::size_t ended_jobs = 0;  // so many of the first ones are of jobs that have ended
     std::size_t ended_positions = 0;
     std::set<uid_t> ended_users;   // whose jobs have ended
@@ -359,7 +374,7 @@ class Sessions final : public delivery::DataService {
   };
   Unkept unkept(std::uint64_t now) SPDLD_EXCLUDES(mutex_);
   // One record that no text can be made of must not keep the others from the disk.
-  void leave_out_unwritable(std::vector<StoredJob>& records) SPDLD_REQUIRES(records_);
+  void leave_out_unwritable(std::vector<store::StoredJob>& records) SPDLD_REQUIRES(records_);
   // A user's ended jobs are known as long as they are among the last that limits.jobs allows.
   Status forget_ended_beyond_share(const Unkept& kept) SPDLD_EXCLUDES(mutex_);
   Status forget_old(std::uint64_t now) SPDLD_EXCLUDES(mutex_);  // every hour
@@ -369,64 +384,67 @@ class Sessions final : public delivery::DataService {
   Status keep_now(Job& job, std::optional<Job::Acknowledged> at = std::nullopt)
       SPDLD_REQUIRES(mutex_, records_);
   // What is not on disk yet of jobs that have ended.
-  void forget_ended(const JobKey& key) SPDLD_REQUIRES(mutex_, records_);
+  void forget_ended(const job::JobKey& key) SPDLD_REQUIRES(mutex_, records_);
 
   // Which job is meant: job_names.cpp.
   // The one of these that the caller means; none: no such job is among them.
-  Result<std::optional<JobKey>> meant(const Caller& caller, const JobName& name,
-                                      std::vector<JobKey> keys) const;
-  Result<JobPtr> find_job(const Caller& caller, const JobName& name) const SPDLD_REQUIRES(mutex_);
+  Result<std::optional<job::JobKey>> meant(const job::Caller& caller, const JobName& name,
+                                           std::vector<job::JobKey> keys) const;
+  Result<JobPtr> find_job(const job::Caller& caller, const JobName& name) const
+      SPDLD_REQUIRES(mutex_);
   // Forgets what an ended job left behind; none: there is no such job.
-  Result<std::optional<JobKey>> forget_job(const Caller& caller, const JobName& name)
+  Result<std::optional<job::JobKey>> forget_job(const job::Caller& caller, const JobName& name)
       SPDLD_REQUIRES(mutex_, records_);
 
   // Operating: operate.cpp, move.cpp, and of swaps swap_plan.cpp, swap.cpp, apply.cpp.
   // Nothing of the job is begun until go_on(). The first step that no shard has begun; the job's
   // timeline is then what its furthest consumer reads by.
-  static StepAt hold(Job& job);
+  static job::StepAt hold(Job& job);
   static void go_on(const Job& job);
   // Another deal from the first step that no shard has begun: `position` says where that begins.
-  Result<JobView> deal_anew(const JobPtr& job, std::uint32_t num_shards, std::uint64_t skip)
+  Result<job::JobView> deal_anew(const JobPtr& job, std::uint32_t num_shards, std::uint64_t skip)
       SPDLD_REQUIRES(mutex_, records_);
   // The step that is meant, whether or not the job can change there.
-  static Result<StepAt> asked_step(const Job& job, const Timeline& timeline, const SwapAt& at,
-                                   StepAt frontier);
+  static Result<job::StepAt> asked_step(const Job& job, const stream::Timeline& timeline,
+                                        const SwapAt& at, job::StepAt frontier);
   static bool says_nothing_new(const PlannedSwap& swap);
   static Status check_feeds_all(const PlannedSwap& swap);
   // The job's timeline if the last change of its phase did not come.
-  static Timeline without_last_change(const Job& job);
+  static stream::Timeline without_last_change(const Job& job);
   // `timeline`: what the job runs without it.
-  static Status check_swap(const PlannedSwap& swap, const Timeline& timeline, StepAt frontier);
-  static Status place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier);
-  std::vector<JobPtr> jobs_of(const Caller& caller, const std::string& pipeline) const
+  static Status check_swap(const PlannedSwap& swap, const stream::Timeline& timeline,
+                           job::StepAt frontier);
+  static Status place_swap(PlannedSwap& swap, const SwapAt& at, job::StepAt frontier);
+  std::vector<JobPtr> jobs_of(const job::Caller& caller, const std::string& pipeline) const
       SPDLD_REQUIRES(mutex_);
   // With which variables a job would be changed.
   SwapVars vars_for(const Job& job, const SwapRequest& request) const SPDLD_REQUIRES(mutex_);
   // The pipeline as the job would run it, with whose rights its consumers read.
-  Result<PipelinePtr> variant_for(const PipelinePtr& pipeline, const SwapVars& vars,
-                                  std::optional<std::uint64_t> batch_size,
-                                  const Credentials& reader, const Catalogue::Progress& progress,
-                                  VariantFiles files = VariantFiles::kAsListed);
-  Result<PlannedSwap> plan_swap(const JobPtr& job, const PipelinePtr& pipeline,
+  Result<pipeline::PipelinePtr> variant_for(
+      const pipeline::PipelinePtr& pipeline, const SwapVars& vars,
+      std::optional<std::uint64_t> batch_size, const Credentials& reader,
+      const pipeline::Catalogue::Progress& progress,
+      pipeline::VariantFiles files = pipeline::VariantFiles::kAsListed);
+  Result<PlannedSwap> plan_swap(const JobPtr& job, const pipeline::PipelinePtr& pipeline,
                                 const SwapVars& vars, const SwapRequest& request,
-                                const Catalogue::Progress& progress,
-                                VariantFiles files = VariantFiles::kAsListed)
+                                const pipeline::Catalogue::Progress& progress,
+                                pipeline::VariantFiles files = pipeline::VariantFiles::kAsListed)
       SPDLD_EXCLUDES(mutex_);
   bool runs(const JobPtr& job) const SPDLD_REQUIRES(mutex_);  // nobody deleted or replaced it
   // Holds the job and places its swap. The first step that no shard has begun.
-  Result<StepAt> hold_and_place(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
-  Status prepare_swap(PlannedSwap& swap, const SwapAt& at, DeviceReserve& reserve)
+  Result<job::StepAt> hold_and_place(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
+  Status prepare_swap(PlannedSwap& swap, const SwapAt& at, stream::DeviceReserve& reserve)
       SPDLD_REQUIRES(mutex_);
   Status look_ahead(PlannedSwap& swap, const SwapAt& at) SPDLD_REQUIRES(mutex_);
   // A consumer that attached after the swaps were planned, and so has no GPU open for this phase of
   // them.
   struct Unopened {
     SessionPtr session;
-    PhasePtr phase;
+    pipeline::PhasePtr phase;
   };
   static std::vector<Unopened> unopened(const std::vector<PlannedSwap>& swaps);
-  Status prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& at, DeviceReserve& reserve)
-      SPDLD_REQUIRES(mutex_);
+  Status prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& at,
+                        stream::DeviceReserve& reserve) SPDLD_REQUIRES(mutex_);
   Status check_runs(const PlannedSwap& swap) const SPDLD_REQUIRES(mutex_);
   void abort_swap(const PlannedSwap& swap) SPDLD_REQUIRES(mutex_);
   // What consumers ask for, on a thread of its own: one change after the other, users in turns.
@@ -451,10 +469,10 @@ class Sessions final : public delivery::DataService {
       SPDLD_EXCLUDES(mutex_);
   void answer_query(std::uint64_t id, const delivery::QueryRequest& request) SPDLD_EXCLUDES(mutex_);
 
-  bool visible(const Caller& caller, const JobKey& key) const;
-  bool visible(const Caller& caller, const Job& job) const { return visible(caller, job.key); }
+  bool visible(const job::Caller& caller, const job::JobKey& key) const;
+  bool visible(const job::Caller& caller, const Job& job) const { return visible(caller, job.key); }
   // Whose jobs the caller sees; none: everybody's.
-  std::optional<uid_t> owner_seen_by(const Caller& caller) const;
+  std::optional<uid_t> owner_seen_by(const job::Caller& caller) const;
   SessionPtr find(const delivery::Connection& connection) const { return find(connection.id()); }
   SessionPtr find(std::uint64_t id) const SPDLD_EXCLUDES(mutex_);
   std::shared_ptr<Consumer> consumer_of(const delivery::Connection& connection) const
@@ -465,7 +483,7 @@ class Sessions final : public delivery::DataService {
   // It is no job any more. What it has begun comes to its end.
   void drop_job(const JobPtr& job) SPDLD_REQUIRES(mutex_);
   void limits_changed(const Job& job);
-  std::vector<StageView> stages_of(const Job& job) const;
+  std::vector<job::StageView> stages_of(const Job& job) const;
   Totals totals_so_far() const SPDLD_REQUIRES(mutex_);  // without rates
   void take_rates() SPDLD_REQUIRES(mutex_);
   // Declared ones that cannot go on, too.
@@ -474,31 +492,32 @@ class Sessions final : public delivery::DataService {
   Status check_room_for_job(uid_t uid) const SPDLD_REQUIRES(mutex_);
 
   const SessionsDeps deps_;
-  Trials trials_;
+  pipeline::Trials trials_;
   Replacing replacing_;
   const std::chrono::nanoseconds started_;
-  Streams streams_;
-  std::atomic<JobTag> next_tag_{1};
+  stream::Streams streams_;
+  std::atomic<stream::JobTag> next_tag_{1};
   Mutex swapping_;  // taken before records_
   Mutex records_;   // taken before mutex_
   mutable Mutex mutex_;
   std::vector<SessionPtr> applies_ SPDLD_GUARDED_BY(mutex_);  // whose are not answered, each one's
-  std::map<JobKey, JobPtr> jobs_ SPDLD_GUARDED_BY(mutex_);
+  std::map<job::JobKey, JobPtr> jobs_ SPDLD_GUARDED_BY(mutex_);
   // Undeclared, read when an earlier daemon died, and not heard of since.
-  std::set<JobKey> expected_ SPDLD_GUARDED_BY(mutex_);
-  std::map<JobKey, std::string> broken_ SPDLD_GUARDED_BY(mutex_);  // declared, and why they rest
+  std::set<job::JobKey> expected_ SPDLD_GUARDED_BY(mutex_);
+  std::map<job::JobKey, std::string> broken_
+      SPDLD_GUARDED_BY(mutex_);  // declared, and why they rest
   std::map<std::uint64_t, SessionPtr> sessions_ SPDLD_GUARDED_BY(mutex_);  // by connection
   Totals past_ SPDLD_GUARDED_BY(mutex_);                                   // of sessions that ended
   RateWindow<2> handed_ SPDLD_GUARDED_BY(mutex_);  // batches and rows, to all consumers
   // Of jobs that have ended and are not on disk so yet; the latest Store::kMostEnded.
-  std::vector<StoredJob> ended_jobs_ SPDLD_GUARDED_BY(mutex_);
-  std::vector<StoredPosition> ended_positions_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<store::StoredJob> ended_jobs_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<store::StoredPosition> ended_positions_ SPDLD_GUARDED_BY(mutex_);
   // Private jobs that have ended, oldest first: never on disk, so only the latest.
   std::deque<EndedPrivately> ended_privately_ SPDLD_GUARDED_BY(mutex_);
   bool suspended_ SPDLD_GUARDED_BY(mutex_) = false;
-  bool will_keep_ SPDLD_GUARDED_BY(mutex_) = false;         // a tick has been posted and not begun
-  std::set<JobKey> unwritable_ SPDLD_GUARDED_BY(records_);  // that have been warned of
-  Status keep_failed_ SPDLD_GUARDED_BY(mutex_);             // the last time; logged once
+  bool will_keep_ SPDLD_GUARDED_BY(mutex_) = false;  // a tick has been posted and not begun
+  std::set<job::JobKey> unwritable_ SPDLD_GUARDED_BY(records_);  // that have been warned of
+  Status keep_failed_ SPDLD_GUARDED_BY(mutex_);                  // the last time; logged once
   std::chrono::nanoseconds forgot_at_ SPDLD_GUARDED_BY(mutex_){0};
   // Where releases go, by connection. A lock of its own, taken last: a job that is written to disk
   // under mutex_ must hold up no consumer.
@@ -506,7 +525,7 @@ class Sessions final : public delivery::DataService {
   std::map<std::uint64_t, std::shared_ptr<Consumer>> routes_ SPDLD_GUARDED_BY(routes_mutex_);
   // How many queries of a connection are not answered; none: left out.
   std::map<std::uint64_t, int> queries_of_ SPDLD_GUARDED_BY(routes_mutex_);
-  ClassTexts class_texts_;
+  pipeline::ClassTexts class_texts_;
   BlockingPool slow_;      // attaches: they may wait for storage that does not answer
   BlockingPool applying_;  // what ranks want their jobs changed to
   BlockingPool queries_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each user has of the daemon, and may have: a part of Catalogue, Sessions and SessionService.
+// What each user has of the daemon, and may have: a part of Sessions and SessionService.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,52 +16,21 @@
 
 namespace spdld::session {
 
-std::map<uid_t, std::size_t> Catalogue::count_applied() const {
-  std::map<uid_t, std::size_t> applied;
-  for (const auto& [name, pipeline] : pipelines_) {
-    if (!pipeline->request.from_loader) ++applied[pipeline->owner.uid];
-  }
-  for (const auto& [name, lost] : lost_) ++applied[lost.owner];
-  return applied;
-}
-
-std::map<uid_t, std::size_t> Catalogue::applied_by_users() const {
-  MutexLock lock(mutex_);
-  return count_applied();
-}
-
-// A name that counts already may change however many there are.
-Status Catalogue::check_room(uid_t caller, const PipelineVersion& pipeline) const {
-  if (pipeline.request.from_loader || trusted_.contains(caller) || lost_.contains(pipeline.id()))
-    return {};
-  const auto known = pipelines_.find(pipeline.id());
-  if (known != pipelines_.end() && !known->second->request.from_loader) return {};
-  const std::map<uid_t, std::size_t> applied = count_applied();
-  const auto own = applied.find(caller);
-  const std::size_t count = own == applied.end() ? 0 : own->second;
-  if (count < options_.pipelines_per_user) return {};
-  return Status(
-      Code::kResourceExhausted,
-      "pipeline '" + pipeline.name() + "' is not applied: user " + std::to_string(caller) +
-          " has " + counted(count, "pipeline") + ", and limits.pipelines allows " +
-          std::to_string(options_.pipelines_per_user) +
-          ": delete some ('spdlctl delete pipeline NAME'), or have limits.pipelines raised");
-}
-
 Status Sessions::make_room_for_brought(uid_t uid) {
-  Catalogue& catalogue = deps_.catalogue;
+  pipeline::Catalogue& catalogue = deps_.catalogue;
   if (catalogue.trusted().contains(uid)) return {};
   MutexLock writing(records_);
   const std::size_t most = catalogue.pipelines_per_user();
-  std::vector<PipelinePtr> brought = catalogue.all();
-  std::erase_if(brought, [uid](const PipelinePtr& pipeline) {
-    return pipeline->owner != PipelineOwner{.uid = uid, .shared = false} ||
+  std::vector<pipeline::PipelinePtr> brought = catalogue.all();
+  std::erase_if(brought, [uid](const pipeline::PipelinePtr& pipeline) {
+    return pipeline->owner != job::PipelineOwner{.uid = uid, .shared = false} ||
            !pipeline->request.from_loader;
   });
   if (brought.size() < most) return {};
-  const auto idle = std::find_if(
-      brought.begin(), brought.end(),
-      [this](const PipelinePtr& pipeline) { return !is_run_or_expected(pipeline->id()); });
+  const auto idle =
+      std::find_if(brought.begin(), brought.end(), [this](const pipeline::PipelinePtr& pipeline) {
+        return !is_run_or_expected(pipeline->id());
+      });
   if (idle == brought.end())
     return Status(Code::kResourceExhausted,
                   fmt::format("user {} reads {} that its loaders brought, and limits.pipelines "
@@ -78,7 +47,7 @@ Status Sessions::make_room_for_brought(uid_t uid) {
 
 bool Sessions::is_run_or_expected(const std::string& pipeline) const {
   MutexLock lock(mutex_);
-  const auto on_it = [&](const JobKey& key) { return key.pipeline == pipeline; };
+  const auto on_it = [&](const job::JobKey& key) { return key.pipeline == pipeline; };
   return std::any_of(expected_.begin(), expected_.end(), on_it) ||
          std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& job) { return on_it(job.first); });
 }
@@ -112,7 +81,8 @@ void Sessions::count_users(std::map<uid_t, UserView>& users) const {
   for (const auto& [key, why] : broken_) ++users[key.uid].jobs.used;
 }
 
-std::vector<UserView> SessionService::users(const Caller& caller, const std::set<uid_t>& also) {
+std::vector<UserView> SessionService::users(const job::Caller& caller,
+                                            const std::set<uid_t>& also) {
   std::map<uid_t, UserView> users;
   users[caller.uid];
   for (const uid_t uid : also) users[uid];

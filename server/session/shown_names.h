@@ -5,27 +5,28 @@
 #include <vector>
 
 #include "base/status.h"
-#include "session/catalogue.h"
+#include "pipeline/catalogue.h"
 #include "session/views.h"
 
 // A view from Sessions has its pipeline's id; these put the caller's own name of it in its place.
 namespace spdld::session {
 
 template <typename View>
-View shown_to(const Catalogue& catalogue, const Caller& caller, View view) {
+View shown_to(const pipeline::Catalogue& catalogue, const job::Caller& caller, View view) {
   view.pipeline = catalogue.name_for(caller.uid, view.pipeline);
   return view;
 }
 
 template <typename View>
-std::vector<View> shown_to(const Catalogue& catalogue, const Caller& caller,
+std::vector<View> shown_to(const pipeline::Catalogue& catalogue, const job::Caller& caller,
                            std::vector<View> views) {
   for (View& view : views) view = shown_to(catalogue, caller, std::move(view));
   return views;
 }
 
 template <typename View>
-Result<View> shown_to(const Catalogue& catalogue, const Caller& caller, Result<View> view) {
+Result<View> shown_to(const pipeline::Catalogue& catalogue, const job::Caller& caller,
+                      Result<View> view) {
   if (!view) return view;
   return shown_to(catalogue, caller, *std::move(view));
 }

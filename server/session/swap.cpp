@@ -27,8 +27,8 @@ std::string at_text(const PlannedSwap& swap, const std::string& where) {
 }
 
 // A training loop that was written for one is not surprised by the other.
-Status check_schema(const Phase& now, const PlannedSwap& swap) {
-  const Phase& next = *swap.phase;
+Status check_schema(const pipeline::Phase& now, const PlannedSwap& swap) {
+  const pipeline::Phase& next = *swap.phase;
   const std::string& job = swap.job->key.job;
   const auto& has = now.pipeline->plan->tensors;
   const auto& gets = next.pipeline->plan->tensors;
@@ -46,9 +46,9 @@ Status check_schema(const Phase& now, const PlannedSwap& swap) {
 }
 
 // What of `timeline` does not come if it changes at `first`.
-std::vector<PlannedChange> changes_from(const Timeline& timeline, StepAt first) {
+std::vector<job::PlannedChange> changes_from(const stream::Timeline& timeline, job::StepAt first) {
   const auto& cuts = timeline.cuts();
-  std::vector<PlannedChange> changes;
+  std::vector<job::PlannedChange> changes;
   for (std::size_t i = 1; i < cuts.size(); ++i) {
     if (cuts[i].from >= first && cuts[i].phase != cuts[i - 1].phase)
       changes.push_back({.version = cuts[i].phase->version(), .from = cuts[i].from});
@@ -78,7 +78,7 @@ Status changed_meanwhile(const Job& job) {
                                     "again");
 }
 
-SwapOutlook outlook_of(const PlannedSwap& swap, StepAt frontier) {
+SwapOutlook outlook_of(const PlannedSwap& swap, job::StepAt frontier) {
   const Job& job = *swap.job;
   return {
       .version_before = (swap.tuned ? swap.base : job.timeline.phase_before(swap.from))->version(),
@@ -93,7 +93,7 @@ SwapOutlook outlook_of(const PlannedSwap& swap, StepAt frontier) {
 // Whether nothing about it changes when that is committed.
 bool Sessions::says_nothing_new(const PlannedSwap& swap) {
   const Job& job = *swap.job;
-  const PhasePtr& last = job.timeline.last_phase();
+  const pipeline::PhasePtr& last = job.timeline.last_phase();
   return swap.known && (last != swap.base || (last == swap.phase && job.vars == swap.vars));
 }
 
@@ -103,7 +103,7 @@ Status Sessions::check_feeds_all(const PlannedSwap& swap) {
   const std::string step = at_text(swap, "step:EPOCH/N");
   if (job.members.empty()) return {};
   for (std::uint32_t shard = 0; shard < job.timeline.num_shards(); ++shard) {
-    const Member first{.shard = shard, .replica = 0};
+    const job::Member first{.shard = shard, .replica = 0};
     const auto member = job.members.lower_bound(first);
     const auto was = job.left.lower_bound(first);
     if ((member != job.members.end() && member->first.shard == shard) ||
@@ -121,11 +121,11 @@ Status Sessions::check_feeds_all(const PlannedSwap& swap) {
   return {};
 }
 
-Result<StepAt> Sessions::asked_step(const Job& job, const Timeline& timeline, const SwapAt& at,
-                                    StepAt frontier) {
+Result<job::StepAt> Sessions::asked_step(const Job& job, const stream::Timeline& timeline,
+                                         const SwapAt& at, job::StepAt frontier) {
   if (at.kind == SwapAt::Kind::kNow) return frontier;
   if (at.kind == SwapAt::Kind::kNextEpoch)
-    return frontier.step == 0 ? frontier : StepAt{frontier.epoch + 1, 0};
+    return frontier.step == 0 ? frontier : job::StepAt{frontier.epoch + 1, 0};
   SPDLD_TRY(timeline.check(at.step, 0));
   const std::uint64_t end = timeline.end_step(at.step.epoch);
   if (at.step.step > end)
@@ -135,11 +135,12 @@ Result<StepAt> Sessions::asked_step(const Job& job, const Timeline& timeline, co
   return timeline.settled(at.step);
 }
 
-Status Sessions::check_swap(const PlannedSwap& swap, const Timeline& timeline, StepAt frontier) {
+Status Sessions::check_swap(const PlannedSwap& swap, const stream::Timeline& timeline,
+                            job::StepAt frontier) {
   const Job& job = *swap.job;
-  const StepAt from = swap.from;
+  const job::StepAt from = swap.from;
   const std::string name = "job '" + job.key.job + "'";
-  const Phase& before = *timeline.phase(from);
+  const pipeline::Phase& before = *timeline.phase(from);
   if (from < frontier) {
     // A rank that is yet to come may begin before it: one that asks then tries again.
     const bool may_be = swap.by_consumer && !job.all_seen() && !job.gathered;
@@ -161,20 +162,20 @@ Status Sessions::check_swap(const PlannedSwap& swap, const Timeline& timeline, S
   return swap.allow_schema_change ? Status() : check_schema(before, swap);
 }
 
-Timeline Sessions::without_last_change(const Job& job) {
-  Timeline timeline = job.timeline;
-  const StepAt since = timeline.last_change();
+stream::Timeline Sessions::without_last_change(const Job& job) {
+  stream::Timeline timeline = job.timeline;
+  const job::StepAt since = timeline.last_change();
   timeline.swap(since, timeline.phase_before(since));
   return timeline;
 }
 
 // Decides where it is to be. Afterwards it may be known, and then nothing is to be done.
-Status Sessions::place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier) {
+Status Sessions::place_swap(PlannedSwap& swap, const SwapAt& at, job::StepAt frontier) {
   const Job& job = *swap.job;
-  const StepAt since = job.timeline.last_change();
+  const job::StepAt since = job.timeline.last_change();
   const bool begun = since < frontier || since == job.timeline.cuts().front().from;
   const bool runs = swap.known && begun;
-  const Timeline without_last = without_last_change(job);
+  const stream::Timeline without_last = without_last_change(job);
   if (swap.before != nullptr && !begun) {
     const auto asked = asked_step(job, without_last, at, frontier);
     if (asked && *asked >= frontier && *asked <= since) {
@@ -186,7 +187,7 @@ Status Sessions::place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier
     }
   }
   // A planned change of the same content may come at another step instead.
-  const Timeline& timeline = swap.known && !begun ? without_last : job.timeline;
+  const stream::Timeline& timeline = swap.known && !begun ? without_last : job.timeline;
   SPDLD_ASSIGN(swap.from, asked_step(job, timeline, at, frontier));
   if (runs && swap.from > since && at.kind == SwapAt::Kind::kStep)
     return Status(Code::kFailedPrecondition, "job '" + job.key.job + "' has run this from " +
@@ -207,7 +208,7 @@ Status Sessions::place_swap(PlannedSwap& swap, const SwapAt& at, StepAt frontier
   return swap.drops() ? changed_meanwhile(job) : Status();
 }
 
-Result<StepAt> Sessions::hold_and_place(PlannedSwap& swap, const SwapAt& at) {
+Result<job::StepAt> Sessions::hold_and_place(PlannedSwap& swap, const SwapAt& at) {
   Job& job = *swap.job;
   // A rank asks again.
   const Code not_yet = swap.by_consumer ? Code::kUnavailable : Code::kFailedPrecondition;
@@ -216,7 +217,7 @@ Result<StepAt> Sessions::hold_and_place(PlannedSwap& swap, const SwapAt& at) {
   if (swap.base != job.timeline.last_phase()) return tl::unexpected<Status>(changed_meanwhile(job));
   if (swap.tuned) return swap.from = job.here();
   if (!swap.known) SPDLD_TRY(check_settled(job, not_yet));
-  const StepAt frontier = hold(job);
+  const job::StepAt frontier = hold(job);
   Status placed = place_swap(swap, at, frontier);
   if (placed.ok() && !swap.known)
     placed = check_settled(job, not_yet);  // also of one that is moved
@@ -226,13 +227,13 @@ Result<StepAt> Sessions::hold_and_place(PlannedSwap& swap, const SwapAt& at) {
 }
 
 Status Sessions::look_ahead(PlannedSwap& swap, const SwapAt& at) {
-  SPDLD_ASSIGN(const StepAt frontier, hold_and_place(swap, at));
+  SPDLD_ASSIGN(const job::StepAt frontier, hold_and_place(swap, at));
   swap.outlook = outlook_of(swap, frontier);
   go_on(*swap.job);
   return {};
 }
 
-Status Sessions::prepare_swap(PlannedSwap& swap, const SwapAt& at, DeviceReserve& reserve) {
+Status Sessions::prepare_swap(PlannedSwap& swap, const SwapAt& at, stream::DeviceReserve& reserve) {
   Job& job = *swap.job;
   if (const auto frontier = hold_and_place(swap, at); !frontier) return frontier.error();
   if (swap.tuned) {
@@ -265,7 +266,7 @@ std::vector<Sessions::Unopened> Sessions::unopened(const std::vector<PlannedSwap
 }
 
 Status Sessions::prepare_swaps(std::vector<PlannedSwap>& swaps, const SwapAt& at) {
-  DeviceReserve reserve;
+  stream::DeviceReserve reserve;
   while (true) {
     std::vector<Unopened> late;
     {
@@ -282,7 +283,7 @@ Status Sessions::prepare_swaps(std::vector<PlannedSwap>& swaps, const SwapAt& at
 }
 
 Status Sessions::prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& at,
-                                DeviceReserve& reserve) {
+                                stream::DeviceReserve& reserve) {
   Status ready;
   auto swap = swaps.begin();
   for (; swap != swaps.end() && (ready.ok() || reserve.lacks()); ++swap) {
@@ -328,21 +329,21 @@ Status Sessions::check_prepared(const std::vector<PlannedSwap>& swaps) const {
   return {};
 }
 
-std::vector<StoredJob> Sessions::stored_after(const std::vector<PlannedSwap>& swaps) const {
+std::vector<store::StoredJob> Sessions::stored_after(const std::vector<PlannedSwap>& swaps) const {
   MutexLock lock(mutex_);
-  std::vector<StoredJob> records;
+  std::vector<store::StoredJob> records;
   for (const PlannedSwap& swap : swaps) {
     if (says_nothing_new(swap) || swap.job->is_private || !runs(swap.job)) continue;
     Job& job = *swap.job;
     if (swap.tuned && job.tuning != swap.phase) continue;
-    const Timeline before = job.timeline;
+    const stream::Timeline before = job.timeline;
     const auto vars_before = std::exchange(job.vars, swap.vars);
     if (swap.tuned || swap.known) {
       job.timeline.rename(job.timeline.last_phase(), swap.phase);
     } else {
       job.timeline.swap(swap.from, swap.phase, swap.planned);
     }
-    StoredJob& record = records.emplace_back(job.stored());
+    store::StoredJob& record = records.emplace_back(job.stored());
     record.kept_unix_ms = unix_ms();
     job.timeline = before;
     job.vars = vars_before;
@@ -361,7 +362,7 @@ void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {
       job.vars = swap.vars;
       const engine::Plan& plan = *swap.phase->pipeline->plan;
       deps_.executor.tune(*swap.phase->run, plan.fetch.concurrency, plan.process.concurrency);
-      const PhasePtr before = job.timeline.last_phase();
+      const pipeline::PhasePtr before = job.timeline.last_phase();
       job.timeline.rename(before, swap.phase);
       for (const auto& [member, session] : job.members) {
         if (session->consumer != nullptr) session->consumer->rename(before, swap.phase);

@@ -4,24 +4,24 @@
 #include <utility>
 
 #include "base/text/counted.h"
-#include "session/one_batch.h"
+#include "pipeline/one_batch.h"
 #include "session/sessions.h"
 
 namespace spdld::session {
 namespace {
 
 // The variables that an operator gave for a job when it changed to `version`, if it did.
-std::set<std::string> overrides_under(const Timeline& timeline, std::uint32_t version) {
+std::set<std::string> overrides_under(const stream::Timeline& timeline, std::uint32_t version) {
   std::set<std::string> overrides;
-  for (const Timeline::Cut& cut : timeline.cuts()) {
+  for (const stream::Timeline::Cut& cut : timeline.cuts()) {
     if (cut.phase->version() == version) overrides = cut.phase->overrides;
   }
   return overrides;
 }
 
 // Where a trial is made of what begins there.
-StepAt trial_step(const SwapAt& at, StepAt here, const Timeline& timeline) {
-  StepAt trial = here;
+job::StepAt trial_step(const SwapAt& at, job::StepAt here, const stream::Timeline& timeline) {
+  job::StepAt trial = here;
   if (at.kind == SwapAt::Kind::kNextEpoch) trial = {here.epoch + 1, 0};
   if (at.kind == SwapAt::Kind::kStep) trial = at.step;
   return {trial.epoch, std::min(trial.step, timeline.end_step(trial.epoch) - 1)};
@@ -29,7 +29,8 @@ StepAt trial_step(const SwapAt& at, StepAt here, const Timeline& timeline) {
 
 }  // namespace
 
-std::vector<JobPtr> Sessions::jobs_of(const Caller& caller, const std::string& pipeline) const {
+std::vector<JobPtr> Sessions::jobs_of(const job::Caller& caller,
+                                      const std::string& pipeline) const {
   std::vector<JobPtr> jobs;
   for (const auto& [key, job] : jobs_) {
     if (key.pipeline == pipeline && visible(caller, *job)) jobs.push_back(job);
@@ -43,22 +44,25 @@ SwapVars Sessions::vars_for(const Job& job, const SwapRequest& request) const {
       .overrides = request.again ? overrides_under(job.timeline, *request.again) : request.vars};
 }
 
-Result<PipelinePtr> Sessions::variant_for(const PipelinePtr& pipeline, const SwapVars& vars,
-                                          std::optional<std::uint64_t> batch_size,
-                                          const Credentials& reader,
-                                          const Catalogue::Progress& progress, VariantFiles files) {
+Result<pipeline::PipelinePtr> Sessions::variant_for(const pipeline::PipelinePtr& pipeline,
+                                                    const SwapVars& vars,
+                                                    std::optional<std::uint64_t> batch_size,
+                                                    const Credentials& reader,
+                                                    const pipeline::Catalogue::Progress& progress,
+                                                    pipeline::VariantFiles files) {
   // The others are in the pipeline's own request.
   std::map<std::string, std::string> counting = vars.own;
   for (const std::string& name : vars.overrides) counting.erase(name);
   return deps_.catalogue.variant(pipeline, counting, batch_size, reader, progress, files);
 }
 
-std::vector<StayingJob> Sessions::staying(const Caller& caller, const PipelinePtr& pipeline,
+std::vector<StayingJob> Sessions::staying(const job::Caller& caller,
+                                          const pipeline::PipelinePtr& pipeline,
                                           const SwapRequest& request,
-                                          const Catalogue::Progress& progress) {
+                                          const pipeline::Catalogue::Progress& progress) {
   struct Seen {
     std::string job;
-    PhasePtr last;
+    pipeline::PhasePtr last;
     SwapVars vars;
     std::optional<std::uint64_t> batch_size;
   };
@@ -81,15 +85,16 @@ std::vector<StayingJob> Sessions::staying(const Caller& caller, const PipelinePt
   return staying;
 }
 
-Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pipeline,
+Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const pipeline::PipelinePtr& pipeline,
                                         const SwapVars& vars, const SwapRequest& request,
-                                        const Catalogue::Progress& progress, VariantFiles files) {
+                                        const pipeline::Catalogue::Progress& progress,
+                                        pipeline::VariantFiles files) {
   std::optional<std::uint64_t> batch_size;
-  PhasePtr last;
-  PhasePtr before;            // the last change
+  pipeline::PhasePtr last;
+  pipeline::PhasePtr before;  // the last change
   bool comes_before = false;  // it would: that need only not come, or it is too late
   std::uint32_t num_shards = 1;
-  StepAt here;
+  job::StepAt here;
   {
     MutexLock lock(mutex_);
     batch_size = job->batch_size;
@@ -116,18 +121,18 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
     swap.phase = last;
     if (last->overrides == vars.overrides) return swap;
     // The same bytes, and from now on it is another's values that make them.
-    auto said = std::make_shared<Phase>(*last);
+    auto said = std::make_shared<pipeline::Phase>(*last);
     said->overrides = vars.overrides;
     swap.phase = said;
     return swap;
   }
-  const auto device_of = [](const PipelineVersion& made) {
+  const auto device_of = [](const pipeline::PipelineVersion& made) {
     return made.plan->spec.delivery.device;
   };
   if ((*variant)->work_digest == last->content &&
       device_of(**variant) == device_of(*last->pipeline)) {
     // The same work: the run goes on as it is, and by another name.
-    auto renamed = std::make_shared<Phase>(*last);
+    auto renamed = std::make_shared<pipeline::Phase>(*last);
     renamed->pipeline = *variant;
     renamed->overrides = vars.overrides;
     swap.phase = renamed;
@@ -143,7 +148,7 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
     }
   }
   SPDLD_ASSIGN(swap.phase, make_phase(*variant, job->seed, vars.overrides));
-  const Timeline timeline(swap.phase, num_shards);
+  const stream::Timeline timeline(swap.phase, num_shards);
   if (timeline.steps_per_epoch({}) == 0)
     return error(Code::kFailedPrecondition,
                  "job '" + job->key.job + "': " + counted(swap.phase->items, "item") +
@@ -152,7 +157,7 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
                      "; lower batch.size, resize the job, or say 'batch: {last: pad}'");
   // What does not work is found out while the old one still runs.
   SPDLD_TRY(timeline.check(request.at.kind == SwapAt::Kind::kStep ? request.at.step : here, 0));
-  const StepAt at = trial_step(request.at, here, timeline);
+  const job::StepAt at = trial_step(request.at, here, timeline);
   const auto made = trials_.make(job->key.uid, **variant, swap.phase->run, at,
                                  timeline.sharding(at).rows(at.step, 0), progress);
   if (!made)
@@ -164,10 +169,9 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const PipelinePtr& pi
   return swap;
 }
 
-Result<std::vector<PlannedSwap>> Sessions::plan_swaps(const Caller& caller,
-                                                      const PipelinePtr& pipeline,
-                                                      const SwapRequest& request,
-                                                      const Catalogue::Progress& progress) {
+Result<std::vector<PlannedSwap>> Sessions::plan_swaps(
+    const job::Caller& caller, const pipeline::PipelinePtr& pipeline, const SwapRequest& request,
+    const pipeline::Catalogue::Progress& progress) {
   std::vector<JobPtr> jobs;
   {
     MutexLock lock(mutex_);

@@ -15,7 +15,7 @@ namespace {
 // In the history, of a version that repeats an earlier one.
 constexpr std::string_view kRollback = "rollback to version ";
 
-std::optional<std::uint32_t> repeats(const StoredRevision& revision) {
+std::optional<std::uint32_t> repeats(const store::StoredRevision& revision) {
   const std::string& note = revision.note;
   if (!note.starts_with(kRollback)) return std::nullopt;
   std::uint32_t version = 0;
@@ -26,15 +26,17 @@ std::optional<std::uint32_t> repeats(const StoredRevision& revision) {
 }
 
 // The version that was applied first with what `version` has.
-std::uint32_t applied_as(const std::vector<StoredRevision>& revisions, std::uint32_t version) {
+std::uint32_t applied_as(const std::vector<store::StoredRevision>& revisions,
+                         std::uint32_t version) {
   for (auto revision = revisions.rbegin(); revision != revisions.rend(); ++revision) {
     if (revision->version == version) version = repeats(*revision).value_or(version);
   }
   return version;
 }
 
-const StoredRevision* find(const std::vector<StoredRevision>& revisions, std::uint32_t version) {
-  for (const StoredRevision& revision : revisions) {
+const store::StoredRevision* find(const std::vector<store::StoredRevision>& revisions,
+                                  std::uint32_t version) {
+  for (const store::StoredRevision& revision : revisions) {
     if (revision.version == version) return &revision;
   }
   return nullptr;
@@ -42,13 +44,13 @@ const StoredRevision* find(const std::vector<StoredRevision>& revisions, std::ui
 
 // What was current when what is current now was applied: rollbacks are no steps of that way.
 // `name`: what the caller calls it.
-Result<const StoredRevision*> one_further_back(const std::vector<StoredRevision>& revisions,
-                                               const PipelineVersion& current,
-                                               const std::string& name) {
+Result<const store::StoredRevision*> one_further_back(
+    const std::vector<store::StoredRevision>& revisions, const pipeline::PipelineVersion& current,
+    const std::string& name) {
   const std::uint32_t now = applied_as(revisions, current.version);
   const bool repeated = now != current.version;
-  const StoredRevision* before = nullptr;
-  for (const StoredRevision& revision : revisions) {
+  const store::StoredRevision* before = nullptr;
+  for (const store::StoredRevision& revision : revisions) {
     if (revision.version < now) before = &revision;
   }
   if (before != nullptr) before = find(revisions, applied_as(revisions, before->version));
@@ -62,7 +64,7 @@ Result<const StoredRevision*> one_further_back(const std::vector<StoredRevision>
 }
 
 // The variables that were given for the jobs win over their own.
-SwapRequest with_vars(SwapRequest jobs, const ApplyRequest& request) {
+SwapRequest with_vars(SwapRequest jobs, const job::ApplyRequest& request) {
   for (const auto& [name, value] : request.vars) jobs.vars.insert(name);
   return jobs;
 }
@@ -74,20 +76,20 @@ SwapView with_warnings(SwapView view, const std::vector<std::string>& warnings) 
 
 }  // namespace
 
-SwapView SessionService::view(const Caller& caller, const Swap& swap) const {
+SwapView SessionService::view(const job::Caller& caller, const Swap& swap) const {
   return {.pipeline = view(caller, *swap.pipeline),
           .jobs = shown_to(catalogue_, caller, swap.jobs),
           .unchanged = swap.unchanged};
 }
 
-bool SessionService::is_run(const PipelineVersion& pipeline) const {
+bool SessionService::is_run(const pipeline::PipelineVersion& pipeline) const {
   return !sessions_.jobs_on(pipeline.id()).empty();
 }
 
-Result<SwapView> SessionService::swap(const Caller& caller, const ApplyRequest& request,
+Result<SwapView> SessionService::swap(const job::Caller& caller, const job::ApplyRequest& request,
                                       const SwapRequest& jobs, const Progress& progress) {
-  const Catalogue::Progress listing = listing_progress(progress);
-  SPDLD_ASSIGN(const PipelinePtr built, build(caller, request, listing));
+  const pipeline::Catalogue::Progress listing = listing_progress(progress);
+  SPDLD_ASSIGN(const pipeline::PipelinePtr built, build(caller, request, listing));
   SPDLD_ASSIGN(const std::vector<std::string> found,
                check_new(caller, built, !is_run(*built), listing));
   const SwapRequest changing = with_vars(jobs, request);
@@ -97,14 +99,15 @@ Result<SwapView> SessionService::swap(const Caller& caller, const ApplyRequest& 
   return with_warnings(view(caller, done), found);
 }
 
-Result<std::vector<RevisionView>> SessionService::history(const Caller& caller,
+Result<std::vector<RevisionView>> SessionService::history(const job::Caller& caller,
                                                           std::string_view pipeline) {
-  SPDLD_ASSIGN(const PipelinePtr current, catalogue_.named(caller.uid, std::string(pipeline)));
-  SPDLD_ASSIGN(const std::vector<StoredRevision> revisions,
+  SPDLD_ASSIGN(const pipeline::PipelinePtr current,
+               catalogue_.named(caller.uid, std::string(pipeline)));
+  SPDLD_ASSIGN(const std::vector<store::StoredRevision> revisions,
                sessions_.deps().store.history(current->id()));
   const auto jobs = sessions_.jobs_on(current->id());
   std::vector<RevisionView> views;
-  for (const StoredRevision& revision : revisions) {
+  for (const store::StoredRevision& revision : revisions) {
     const auto runs = jobs.find(revision.version);
     views.push_back({.version = revision.version,
                      .applied_unix_ms = revision.applied_unix_ms,
@@ -117,15 +120,16 @@ Result<std::vector<RevisionView>> SessionService::history(const Caller& caller,
   return views;
 }
 
-Result<SwapView> SessionService::rollback(const Caller& caller, std::string_view pipeline,
+Result<SwapView> SessionService::rollback(const job::Caller& caller, std::string_view pipeline,
                                           std::optional<std::uint32_t> version,
                                           const std::optional<SwapRequest>& jobs,
                                           const Progress& progress) {
-  SPDLD_ASSIGN(const PipelinePtr current, catalogue_.named(caller.uid, std::string(pipeline)));
-  SPDLD_ASSIGN(const std::vector<StoredRevision> revisions,
+  SPDLD_ASSIGN(const pipeline::PipelinePtr current,
+               catalogue_.named(caller.uid, std::string(pipeline)));
+  SPDLD_ASSIGN(const std::vector<store::StoredRevision> revisions,
                sessions_.deps().store.history(current->id()));
   const std::string name = catalogue_.name_for(caller.uid, current->id());
-  const StoredRevision* target = nullptr;
+  const store::StoredRevision* target = nullptr;
   if (version) {
     target = find(revisions, *version);
     if (target == nullptr)
@@ -135,11 +139,11 @@ Result<SwapView> SessionService::rollback(const Caller& caller, std::string_view
   } else {
     SPDLD_ASSIGN(target, one_further_back(revisions, *current, name));
   }
-  const Catalogue::Progress listing = listing_progress(progress);
-  ApplyRequest again = target->request;
+  const pipeline::Catalogue::Progress listing = listing_progress(progress);
+  job::ApplyRequest again = target->request;
   again.from_loader = false;  // from now on it is applied
   again.reader = caller;
-  SPDLD_ASSIGN(const PipelinePtr built, catalogue_.build(current->owner, again, listing));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr built, catalogue_.build(current->owner, again, listing));
   SPDLD_ASSIGN(const std::vector<std::string> found,
                check_new(caller, built, !jobs || !is_run(*built), listing));
   const std::string note = std::string(kRollback) + std::to_string(target->version);

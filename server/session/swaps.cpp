@@ -48,9 +48,9 @@ Swap Swaps::outcome(const Planned& planned) {
   return swap;
 }
 
-Result<Swaps::Planned> Swaps::plan(const Caller& caller, const PipelinePtr& built,
+Result<Swaps::Planned> Swaps::plan(const job::Caller& caller, const pipeline::PipelinePtr& built,
                                    const std::optional<SwapRequest>& jobs,
-                                   const Catalogue::Progress& progress) {
+                                   const pipeline::Catalogue::Progress& progress) {
   Planned planned{.caller = caller.uid, .pipeline = nullptr, .swaps = {}};
   SPDLD_ASSIGN(planned.pipeline, sessions_.deps().catalogue.numbered(caller.uid, built));
   if (!jobs) return planned;
@@ -58,15 +58,16 @@ Result<Swaps::Planned> Swaps::plan(const Caller& caller, const PipelinePtr& buil
   return planned;
 }
 
-bool Swaps::is_current(const PipelineVersion& pipeline) const {
-  const PipelinePtr current = sessions_.deps().catalogue.find(pipeline.id());
+bool Swaps::is_current(const pipeline::PipelineVersion& pipeline) const {
+  const pipeline::PipelinePtr current = sessions_.deps().catalogue.find(pipeline.id());
   return current != nullptr && current->version == pipeline.version;
 }
 
 Status Swaps::check_planned(const Planned& planned) const {
-  const PipelineVersion& pipeline = *planned.pipeline;
-  SPDLD_ASSIGN(const PipelinePtr now, sessions_.deps().catalogue.numbered(
-                                          planned.caller, planned.pipeline, pipeline.version));
+  const pipeline::PipelineVersion& pipeline = *planned.pipeline;
+  SPDLD_ASSIGN(
+      const pipeline::PipelinePtr now,
+      sessions_.deps().catalogue.numbered(planned.caller, planned.pipeline, pipeline.version));
   if (now->version == pipeline.version) return {};
   return Status(Code::kAborted, "pipeline '" + pipeline.id() + "' has become version " +
                                     std::to_string(now->version - 1) +
@@ -76,8 +77,8 @@ Status Swaps::check_planned(const Planned& planned) const {
 
 // Decided once it is on disk; what follows cannot fail.
 Result<Swap> Swaps::carry_out(const Planned& planned, std::string note) {
-  const PipelineVersion& pipeline = *planned.pipeline;
-  Catalogue& catalogue = sessions_.deps().catalogue;
+  const pipeline::PipelineVersion& pipeline = *planned.pipeline;
+  pipeline::Catalogue& catalogue = sessions_.deps().catalogue;
   MutexLock writing(sessions_.records());
   // Whether it may be put is found out before it is on disk.
   Status kept = check_planned(planned);
@@ -109,9 +110,9 @@ Result<Swap> Swaps::carry_out(const Planned& planned, std::string note) {
   return done;
 }
 
-Result<Swap> Swaps::change(const Caller& caller, const PipelinePtr& built, std::string note,
-                           const std::optional<SwapRequest>& jobs,
-                           const Catalogue::Progress& progress) {
+Result<Swap> Swaps::change(const job::Caller& caller, const pipeline::PipelinePtr& built,
+                           std::string note, const std::optional<SwapRequest>& jobs,
+                           const pipeline::Catalogue::Progress& progress) {
   MutexLock one_at_a_time(sessions_.swapping());
   SPDLD_ASSIGN(Planned planned, plan(caller, built, jobs, progress));
   if (jobs) SPDLD_TRY(sessions_.prepare_swaps(planned.swaps, jobs->at));
@@ -119,45 +120,45 @@ Result<Swap> Swaps::change(const Caller& caller, const PipelinePtr& built, std::
   return carry_out(planned, std::move(note));
 }
 
-Result<Swap> Swaps::roll_back(const Caller& caller, const PipelinePtr& built, std::string note,
-                              const std::optional<SwapRequest>& jobs,
-                              const Catalogue::Progress& progress) {
+Result<Swap> Swaps::roll_back(const job::Caller& caller, const pipeline::PipelinePtr& built,
+                              std::string note, const std::optional<SwapRequest>& jobs,
+                              const pipeline::Catalogue::Progress& progress) {
   if (!jobs || jobs->job.empty()) return change(caller, built, std::move(note), jobs, progress);
   MutexLock one_at_a_time(sessions_.swapping());
   SPDLD_ASSIGN(Planned planned, plan(caller, built, jobs, progress));
-  SPDLD_ASSIGN(const PipelinePtr before, before_apply(planned, progress));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr before, before_apply(planned, progress));
   SPDLD_TRY(sessions_.prepare_swaps(planned.swaps, jobs->at));
   if (planned.swaps.front().drops()) return drop(planned, before);
   return carry_out(planned, std::move(note));
 }
 
-Result<PipelinePtr> Swaps::before_apply(const Planned& planned,
-                                        const Catalogue::Progress& progress) {
+Result<pipeline::PipelinePtr> Swaps::before_apply(const Planned& planned,
+                                                  const pipeline::Catalogue::Progress& progress) {
   const PlannedSwap& swap = planned.swaps.front();
-  if (swap.before == nullptr || !is_current(*swap.base->pipeline)) return PipelinePtr();
+  if (swap.before == nullptr || !is_current(*swap.base->pipeline)) return pipeline::PipelinePtr();
   const SessionsDeps& deps = sessions_.deps();
-  SPDLD_ASSIGN(const std::vector<StoredRevision> revisions,
+  SPDLD_ASSIGN(const std::vector<store::StoredRevision> revisions,
                deps.store.history(planned.pipeline->id()));
   if (revisions.size() < 2 || revisions.back().version != swap.base->version() ||
       revisions.back().note != applied_for(*swap.job))
-    return PipelinePtr();
-  const StoredRevision& earlier = revisions[revisions.size() - 2];
+    return pipeline::PipelinePtr();
+  const store::StoredRevision& earlier = revisions[revisions.size() - 2];
   return deps.catalogue.rebuild(planned.pipeline->owner, earlier.request, earlier.version,
                                 std::nullopt, std::nullopt, progress);
 }
 
-Result<Swap> Swaps::drop(const Planned& planned, const PipelinePtr& before) {
+Result<Swap> Swaps::drop(const Planned& planned, const pipeline::PipelinePtr& before) {
   const PlannedSwap& swap = planned.swaps.front();
   const std::string id = planned.pipeline->id();
   const SessionsDeps& deps = sessions_.deps();
   MutexLock writing(sessions_.records());
-  const PipelinePtr current = deps.catalogue.find(id);
+  const pipeline::PipelinePtr current = deps.catalogue.find(id);
   const bool takes_back = before != nullptr && is_current(*swap.base->pipeline) &&
                           !sessions_.has_other_phase(*swap.base);
   Status kept = current != nullptr ? sessions_.check_prepared(planned.swaps)
                                    : Status(Code::kAborted, "it was deleted meanwhile");
   if (kept.ok()) {
-    const std::vector<StoredJob> jobs = sessions_.stored_after(planned.swaps);
+    const std::vector<store::StoredJob> jobs = sessions_.stored_after(planned.swaps);
     kept = takes_back ? deps.store.take_back(stored_pipeline(*before), jobs)
                       : deps.store.put_jobs(jobs);
   }
@@ -180,8 +181,8 @@ Result<Swap> Swaps::drop(const Planned& planned, const PipelinePtr& before) {
   return done;
 }
 
-Result<Swap> Swaps::ask(const Caller& caller, const PipelinePtr& built, const SwapRequest& jobs,
-                        const Catalogue::Progress& progress) {
+Result<Swap> Swaps::ask(const job::Caller& caller, const pipeline::PipelinePtr& built,
+                        const SwapRequest& jobs, const pipeline::Catalogue::Progress& progress) {
   MutexLock one_at_a_time(sessions_.swapping());
   SPDLD_ASSIGN(Planned planned, plan(caller, built, jobs, progress));
   SPDLD_TRY(sessions_.look_ahead(planned.swaps, jobs.at));
@@ -190,7 +191,8 @@ Result<Swap> Swaps::ask(const Caller& caller, const PipelinePtr& built, const Sw
   return would;
 }
 
-Result<Swap> Swaps::replace(const Caller& caller, const PipelinePtr& built, std::string note) {
+Result<Swap> Swaps::replace(const job::Caller& caller, const pipeline::PipelinePtr& built,
+                            std::string note) {
   SPDLD_ASSIGN(const Planned alone, plan(caller, built, std::nullopt, nullptr));
   return carry_out(alone, std::move(note));
 }

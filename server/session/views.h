@@ -11,39 +11,18 @@
 #include <vector>
 
 #include "base/users/credentials.h"
+#include "engine/failure_log.h"
 #include "engine/plan/plan_facts.h"
+#include "job/job_view.h"
+#include "job/request.h"
+#include "job/step_at.h"
 #include "op/image.h"
 #include "op/jpeg_images.h"
 #include "op/tensor_spec.h"
-#include "session/step_at.h"
 
 // What the session layer is asked and what it tells: plain values, which control/ turns into
 // messages and nothing else keeps.
 namespace spdld::session {
-
-// Who asks, as the kernel told it when they connected.
-using Caller = Peer;
-
-struct ApplyRequest {
-  std::string yaml;
-  std::string file;  // for messages and relative paths: absolute, or "-" for a text without a file
-  std::map<std::string, std::string> vars;
-  std::map<std::string, std::string> env;  // what the submitter resolved ${env:NAME} to
-  bool dry_run = false;
-  // What was listed when it was applied, by the id that the catalogue's kept listings have for it.
-  // Empty in what comes from a caller: that is listed now.
-  std::string dataset = {};
-  // The rows of a run of its order by length (ParseOptions::bucket_run), as they were fixed when it
-  // was applied. None in what comes from a caller.
-  std::optional<std::uint64_t> bucket_run = std::nullopt;
-  // The size that images of a field have which are stacked without a stage that gives them one, as
-  // some showed when it was applied. Empty in what comes from a caller.
-  std::map<std::string, Size> image_sizes = {};
-  bool from_loader = false;  // a loader brought it, and nobody has applied it
-  // Who submitted it: the files that it names are read with their rights. None: a record of a
-  // daemon that did not know; then as the user database has the pipeline's owner.
-  std::optional<Credentials> reader = std::nullopt;
-};
 
 // At which step running jobs change to what is applied.
 struct SwapAt {
@@ -53,7 +32,7 @@ struct SwapAt {
     kStep,       // `step`, and nothing else will do
   };
   Kind kind = Kind::kNextEpoch;
-  StepAt step;
+  job::StepAt step;
 };
 
 // Which jobs change, and when.
@@ -65,14 +44,6 @@ struct SwapRequest {
   std::set<std::string> vars = {};
   // An earlier version that is taken up again: each job has the variables that it had under it.
   std::optional<std::uint32_t> again = std::nullopt;
-};
-
-// A change of a job's version that lies ahead.
-struct PlannedChange {
-  std::uint32_t version = 0;
-  StepAt from;
-
-  friend bool operator==(const PlannedChange&, const PlannedChange&) = default;
 };
 
 // A job that goes on with other content than the current version has for it.
@@ -95,7 +66,7 @@ struct Override {
 // The facts of one job that a dry run adds to its outcome.
 struct SwapOutlook {
   std::uint32_t version_before = 0;   // that it runs up to the change
-  StepAt frontier;                    // the first step that no shard has begun
+  job::StepAt frontier;               // the first step that no shard has begun
   std::uint64_t steps_per_epoch = 0;  // there
   // Of the fastest rank in the last seconds, and 1 at least; 0: no rank is attached; none: one of
   // them has only just come.
@@ -110,10 +81,10 @@ struct JobSwap {
   std::string job;
   std::string pipeline;
   std::uint32_t version = 0;  // that it runs from `from` on
-  StepAt from;
+  job::StepAt from;
   bool tuned = false;  // only live-tunable values differ: changed at once, nothing was rebuilt
   bool runs = false;   // it runs that since `from` already: nothing was changed
-  std::vector<PlannedChange> replaces = {};  // what was to come, and does not now
+  std::vector<job::PlannedChange> replaces = {};  // what was to come, and does not now
   std::vector<Override> overrides = {};
   std::optional<SwapOutlook> outlook = std::nullopt;  // of a dry run alone
 };
@@ -163,17 +134,6 @@ struct RevisionView {
   bool current = false;    // what a new job gets
 };
 
-enum class EpochMode { kAuto, kManual };
-
-// What one job may take. Values that are not there: no limit of its own.
-struct JobLimits {
-  double weight = 1.0;                 // share of the CPU pool when jobs compete
-  std::optional<std::uint32_t> cpus;   // workers at once
-  std::optional<std::uint64_t> bytes;  // of arenas
-
-  friend bool operator==(const JobLimits&, const JobLimits&) = default;
-};
-
 // A job as a caller names it.
 struct JobName {
   std::string job = {};
@@ -207,81 +167,9 @@ struct JobRequest {
   std::optional<std::uint64_t> seed;
   std::optional<std::uint64_t> batch_size;
   std::map<std::string, std::string> vars;
-  EpochMode epochs = EpochMode::kAuto;
+  job::EpochMode epochs = job::EpochMode::kAuto;
   std::uint64_t max_epochs = 0;  // 0: no end
-  JobLimits limits = {};
-};
-
-// A consumer's place in a job: one per shard and replica.
-struct ShardView {
-  std::uint32_t shard = 0;
-  std::uint64_t session = 0;  // 0: nobody is attached
-  pid_t pid = 0;
-  std::uint64_t epoch = 0;
-  std::uint64_t step = 0;  // the next one to be handed out
-  std::uint32_t replica = 0;
-};
-
-// What a job runs from a step on.
-struct PhaseView {
-  StepAt from;
-  std::uint32_t pipeline_version = 0;
-  std::uint64_t batch_size = 0;
-  std::map<std::string, std::string> vars;
-};
-
-// Up to where every shard has given back what it was handed: where start="ledger" begins.
-struct LedgerView {
-  StepAt at;
-  std::uint64_t position = 0;
-  std::uint64_t kept_unix_ms = 0;  // 0: nothing is on disk yet
-  std::string conflict;            // how a consumer's own cursor differed, the last time one did
-};
-
-// How a job ended that is running no more.
-struct EndView {
-  std::uint64_t unix_ms = 0;
-  std::string how;  // "done", or why not
-  StepAt at;        // the next step that would have been handed out
-};
-
-// Up to where all ranks read on when an operator has sent the job elsewhere.
-struct SeekView {
-  StepAt from;
-  StepAt to;  // where they go on then
-};
-
-struct JobView {
-  std::string job;
-  std::string pipeline;
-  uid_t owner = 0;
-  std::uint32_t pipeline_version = 0;
-  bool declared = false;  // made over gRPC, not by its first rank
-  std::uint32_t num_shards = 0;
-  StepAt dealt_from;  // from where on rows are dealt out as they are now
-  std::uint32_t replicas = 1;
-  std::uint64_t seed = 0;
-  std::uint64_t batch_size = 0;
-  EpochMode epochs = EpochMode::kAuto;
-  std::uint64_t open_epochs = 0;  // manual: epochs [0, open_epochs) may be read
-  std::uint64_t max_epochs = 0;
-  std::uint64_t steps_per_epoch = 0;
-  std::uint64_t items = 0;
-  std::uint64_t replaced = 0;  // distinct items that were replaced
-  std::uint64_t replace_budget = 0;
-  JobLimits limits = {};
-  std::uint64_t arena_bytes = 0;
-  double cpu_s = 0;                                 // spent on its rows
-  std::uint64_t shared_rows = 0;                    // that another job had made already
-  std::uint64_t cache_hits = 0;                     // rows made from what the sample cache had
-  double saved_cpu_s = 0;                           // what both would have cost
-  std::uint64_t rows = 0;                           // that its consumers were handed
-  std::optional<double> rows_per_s = std::nullopt;  // in the last seconds; none: not known
-  std::vector<PhaseView> phases = {};               // in order; the last ones may lie ahead
-  LedgerView ledger = {};
-  std::vector<SeekView> seeks = {};  // in order: that not all are known to have gone along with
-  std::vector<ShardView> shards = {};
-  std::optional<EndView> end = std::nullopt;  // none: it runs, or is declared
+  job::JobLimits limits = {};
 };
 
 struct SessionView {
@@ -312,49 +200,10 @@ struct SessionView {
   std::uint64_t waits = 0;
 };
 
-struct StageView {
-  std::string job;
-  std::string pipeline;
-  std::string stage;  // "decode_image + random_resized_crop": fused ops are one stage
-  std::uint64_t tasks = 0;
-  std::uint64_t failures = 0;
-  double busy_s = 0;
-  double wait_s = 0;  // between being ready and being begun
-  std::uint32_t in_flight = 0;
-  std::uint32_t concurrency = 0;
-  std::uint64_t p50_us = 0;
-  std::uint64_t p99_us = 0;
-  // In the last seconds; none: not known. The share is of `concurrency`.
-  std::optional<double> rows_per_s = std::nullopt;
-  std::optional<double> busy_share = std::nullopt;
-  JpegImages jpeg = {};  // that it decoded
-};
-
-// A sample that could not be made.
-struct FailedSample {
-  std::uint64_t epoch = 0;
-  std::uint64_t position = 0;
-  std::uint64_t item = 0;
-  std::string uri;
-  std::optional<std::uint64_t> replaced_by;  // the item that took its place
-
-  friend bool operator==(const FailedSample&, const FailedSample&) = default;
-};
-
-struct FailureFacts {
-  std::uint64_t unix_ms = 0;
-  std::optional<FailedSample> sample;  // none: it was no single sample's fault
-  std::string code;
-  std::string message;
-  bool ended_stream = false;  // those who read the stream were given nothing more
-
-  friend bool operator==(const FailureFacts&, const FailureFacts&) = default;
-};
-
 struct FailureView {
   std::string job;
   std::string pipeline;
-  FailureFacts facts = {};
+  engine::FailureFacts facts = {};
 };
 
 // The data socket since the start, and the slots of all arenas that consumers see, now.
@@ -475,22 +324,6 @@ struct DaemonView {
 struct ClassesView {
   std::vector<std::string> names;
   std::vector<std::int64_t> category_ids;  // as many, or empty
-};
-
-// One batch as the model would see it, for `spdlctl preview`.
-struct PreviewView {
-  // Of a tensor that is not dense: where its rows lie in its data.
-  struct Packed {
-    std::vector<std::uint64_t> begins;  // of each row, and behind the last; in bytes
-    std::vector<std::int64_t> shapes;   // of each row, if it is ragged
-  };
-
-  std::vector<TensorSpec> tensors;
-  std::vector<std::vector<std::byte>> data;  // rows, per tensor
-  std::vector<Packed> packed;                // per tensor
-  std::vector<std::int64_t> indices;
-  std::vector<std::string> uris;
-  std::vector<std::string> classes;
 };
 
 }  // namespace spdld::session

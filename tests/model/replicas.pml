@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two replicas of one shard (Stream in server/session/stream.h): each batch is made once, and both
+/* Two replicas of one shard (Stream in server/stream/stream.h): each batch is made once, and both
    replicas acquire its slot. A replica that dies gives back the slots that it had. With -DWAIT the
    batches that it has not acquired are kept for it, and the stream stands still when no slot is
    left; without -DWAIT they are dropped and the other replica goes on. For a replica that returns, a

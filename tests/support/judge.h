@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "session/stream_reader.h"
+#include "stream/stream_reader.h"
 
 namespace spdld::testing {
 
 // Allows so many items to be replaced, and keeps their numbers. Thread-safe.
-class Judge final : public session::FailureJudge {
+class Judge final : public stream::FailureJudge {
  public:
   explicit Judge(std::size_t allowed = 1000) : allowed_(allowed) {}
 

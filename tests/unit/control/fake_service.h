@@ -14,7 +14,7 @@ namespace spdld::control {
 // before the server starts; thread-safe then.
 class FakeService final : public session::Service {
  public:
-  using Caller = session::Caller;
+  using Caller = job::Caller;
 
   // What apply, validate, explain, preview and create_job do before they answer; a failure is their
   // answer.
@@ -24,16 +24,16 @@ class FakeService final : public session::Service {
   std::function<Status(const Progress&)> going_back = [](const Progress&) { return Status(); };
   Status answer;  // of everything that can fail
   session::PipelineView pipeline_view;
-  session::JobView job_view;
+  job::JobView job_view;
   session::DeletedJob deleted_job{.pipeline = "images"};
   session::SwapView swap_view;
   std::vector<session::RevisionView> revision_views;
   session::ExplainView explain_view = {.facts = {}, .text = "the plan"};
-  session::PreviewView preview_view;
+  pipeline::PreviewView preview_view;
   session::DaemonView daemon_view;
   std::vector<session::SessionView> session_views;
   std::vector<session::UserView> user_views;
-  std::vector<session::StageView> stage_views;
+  std::vector<job::StageView> stage_views;
   std::vector<session::FailureView> failure_views;
   std::vector<std::string> class_names;
   bool throws = false;
@@ -47,7 +47,7 @@ class FakeService final : public session::Service {
     MutexLock lock(mutex_);
     return caller_;
   }
-  session::ApplyRequest last_apply() const {
+  job::ApplyRequest last_apply() const {
     MutexLock lock(mutex_);
     return apply_;
   }
@@ -65,13 +65,13 @@ class FakeService final : public session::Service {
     return limit_;
   }
 
-  Result<session::PipelineView> apply(const Caller& caller, const session::ApplyRequest& request,
+  Result<session::PipelineView> apply(const Caller& caller, const job::ApplyRequest& request,
                                       const Progress& progress) override {
     note(caller, request.dry_run ? "apply dry" : "apply", request);
     SPDLD_TRY(work(progress));
     return or_answer(pipeline_view);
   }
-  Result<session::SwapView> swap(const Caller& caller, const session::ApplyRequest& request,
+  Result<session::SwapView> swap(const Caller& caller, const job::ApplyRequest& request,
                                  const session::SwapRequest& jobs,
                                  const Progress& progress) override {
     note(caller, request.dry_run ? "swap dry" : "swap", request);
@@ -92,20 +92,20 @@ class FakeService final : public session::Service {
     SPDLD_TRY(going_back(progress));
     return swapped(jobs);
   }
-  Result<session::ExplainView> explain(const Caller& caller, const session::ApplyRequest& request,
+  Result<session::ExplainView> explain(const Caller& caller, const job::ApplyRequest& request,
                                        const Progress& progress) override {
     note(caller, "explain", request);
     SPDLD_TRY(work(progress));
     return or_answer(explain_view);
   }
-  Status validate(const Caller& caller, const session::ApplyRequest& request,
+  Status validate(const Caller& caller, const job::ApplyRequest& request,
                   const Progress& progress) override {
     note(caller, "validate", request);
     SPDLD_TRY(work(progress));
     return answer;
   }
-  Result<session::PreviewView> preview(const Caller& caller, const session::ApplyRequest& request,
-                                       std::uint64_t rows, const Progress& progress) override {
+  Result<pipeline::PreviewView> preview(const Caller& caller, const job::ApplyRequest& request,
+                                        std::uint64_t rows, const Progress& progress) override {
     note(caller, "preview " + std::to_string(rows), request);
     SPDLD_TRY(work(progress));
     return or_answer(preview_view);
@@ -130,53 +130,51 @@ class FakeService final : public session::Service {
     note(caller, "delete_pipeline " + std::string(name));
     return answer;
   }
-  Result<session::JobView> create_job(const Caller& caller, const session::JobRequest& request,
-                                      const Progress& progress) override {
+  Result<job::JobView> create_job(const Caller& caller, const session::JobRequest& request,
+                                  const Progress& progress) override {
     note(caller, "create_job " + request.job);
     SPDLD_TRY(work(progress));
     MutexLock lock(mutex_);
     job_ = request;
     return or_answer(job_view);
   }
-  Result<session::JobView> job(const Caller& caller, std::string_view job,
-                               std::string_view pipeline) override {
+  Result<job::JobView> job(const Caller& caller, std::string_view job,
+                           std::string_view pipeline) override {
     return asked_of(caller, "job", job, pipeline);
   }
-  std::vector<session::JobView> jobs(const Caller& caller) override {
+  std::vector<job::JobView> jobs(const Caller& caller) override {
     note(caller, "jobs");
     return {job_view};
   }
-  std::vector<session::JobView> ended_jobs(const Caller& caller) override {
+  std::vector<job::JobView> ended_jobs(const Caller& caller) override {
     note(caller, "ended_jobs");
     return {job_view};
   }
-  Result<session::JobView> advance_epoch(const Caller& caller, std::string_view job,
-                                         std::string_view pipeline,
-                                         std::optional<std::uint64_t> to) override {
+  Result<job::JobView> advance_epoch(const Caller& caller, std::string_view job,
+                                     std::string_view pipeline,
+                                     std::optional<std::uint64_t> to) override {
     return asked_of(caller, "advance " + (to ? std::to_string(*to) : "next"), job, pipeline);
   }
-  Result<session::JobView> seek(const Caller& caller, std::string_view job,
-                                std::string_view pipeline, std::uint64_t epoch,
-                                std::uint64_t step) override {
+  Result<job::JobView> seek(const Caller& caller, std::string_view job, std::string_view pipeline,
+                            std::uint64_t epoch, std::uint64_t step) override {
     return asked_of(caller, "seek " + std::to_string(epoch) + "/" + std::to_string(step), job,
                     pipeline);
   }
-  Result<session::JobView> skip(const Caller& caller, std::string_view job,
-                                std::string_view pipeline, std::uint64_t steps) override {
+  Result<job::JobView> skip(const Caller& caller, std::string_view job, std::string_view pipeline,
+                            std::uint64_t steps) override {
     return asked_of(caller, "skip " + std::to_string(steps), job, pipeline);
   }
-  Result<session::JobView> limit_job(const Caller& caller, std::string_view job,
-                                     std::string_view pipeline,
-                                     const session::LimitChange& change) override {
+  Result<job::JobView> limit_job(const Caller& caller, std::string_view job,
+                                 std::string_view pipeline,
+                                 const session::LimitChange& change) override {
     {
       MutexLock lock(mutex_);
       limit_ = change;
     }
     return asked_of(caller, "limit", job, pipeline);
   }
-  Result<session::JobView> resize_job(const Caller& caller, std::string_view job,
-                                      std::string_view pipeline,
-                                      std::uint32_t num_shards) override {
+  Result<job::JobView> resize_job(const Caller& caller, std::string_view job,
+                                  std::string_view pipeline, std::uint32_t num_shards) override {
     return asked_of(caller, "resize " + std::to_string(num_shards), job, pipeline);
   }
   Result<session::DeletedJob> delete_job(const Caller& caller, std::string_view job,
@@ -200,11 +198,11 @@ class FakeService final : public session::Service {
     note(caller, "users");
     return user_views;
   }
-  std::vector<session::StageView> stages(const Caller& caller) override {
+  std::vector<job::StageView> stages(const Caller& caller) override {
     note(caller, "stages");
     return stage_views;
   }
-  std::vector<session::StageView> ended_stages(const Caller& caller) override {
+  std::vector<job::StageView> ended_stages(const Caller& caller) override {
     note(caller, "ended_stages");
     return stage_views;
   }
@@ -220,7 +218,7 @@ class FakeService final : public session::Service {
     calls_.push_back(std::move(call));
     if (throws) throw std::runtime_error("the fake was told to throw");
   }
-  void note(const Caller& caller, std::string call, const session::ApplyRequest& request) {
+  void note(const Caller& caller, std::string call, const job::ApplyRequest& request) {
     note(caller, std::move(call));
     MutexLock lock(mutex_);
     apply_ = request;
@@ -232,8 +230,8 @@ class FakeService final : public session::Service {
     }
     return or_answer(swap_view);
   }
-  Result<session::JobView> asked_of(const Caller& caller, std::string call, std::string_view job,
-                                    std::string_view pipeline) {
+  Result<job::JobView> asked_of(const Caller& caller, std::string call, std::string_view job,
+                                std::string_view pipeline) {
     note(caller, std::move(call) + " " + std::string(job) + " " + std::string(pipeline));
     return or_answer(job_view);
   }
@@ -246,7 +244,7 @@ class FakeService final : public session::Service {
   mutable Mutex mutex_;
   Caller caller_ SPDLD_GUARDED_BY(mutex_);
   std::vector<std::string> calls_ SPDLD_GUARDED_BY(mutex_);
-  session::ApplyRequest apply_ SPDLD_GUARDED_BY(mutex_);
+  job::ApplyRequest apply_ SPDLD_GUARDED_BY(mutex_);
   session::JobRequest job_ SPDLD_GUARDED_BY(mutex_);
   std::optional<session::SwapRequest> swap_ SPDLD_GUARDED_BY(mutex_);
   session::LimitChange limit_ SPDLD_GUARDED_BY(mutex_);

@@ -26,7 +26,7 @@ TEST(JobRequest, LeavesWhatIsNotSaidToTheDaemon) {
   EXPECT_EQ(request->replicas, 1u);
   EXPECT_FALSE(request->seed);
   EXPECT_FALSE(request->batch_size);
-  EXPECT_EQ(request->epochs, session::EpochMode::kAuto);
+  EXPECT_EQ(request->epochs, job::EpochMode::kAuto);
   EXPECT_EQ(request->max_epochs, 0u);
 }
 
@@ -43,7 +43,7 @@ TEST(JobRequest, TakesOverWhatIsSaid) {
   EXPECT_EQ(request->replicas, 2u);
   EXPECT_EQ(request->seed, 0u) << "a seed of 0 is a seed";
   EXPECT_EQ(request->batch_size, 64u);
-  EXPECT_EQ(request->epochs, session::EpochMode::kManual);
+  EXPECT_EQ(request->epochs, job::EpochMode::kManual);
   EXPECT_EQ(request->max_epochs, 90u);
   EXPECT_EQ(request->vars.at("size"), "32");
 }
@@ -65,13 +65,13 @@ TEST(JobRequest, RefusesWhatNoJobCanBe) {
 
 TEST(JobRequest, TakesOverLimitsAndReadsZeroAsNone) {
   v1::CreateJobRequest message = valid_job();
-  EXPECT_EQ(job_request(message)->limits, session::JobLimits{});
+  EXPECT_EQ(job_request(message)->limits, job::JobLimits{});
   message.mutable_limits()->set_weight(0.5);
   message.mutable_limits()->set_cpus(4);
   message.mutable_limits()->set_arena_bytes(0);
-  EXPECT_EQ(job_request(message)->limits, (session::JobLimits{0.5, 4, std::nullopt}));
+  EXPECT_EQ(job_request(message)->limits, (job::JobLimits{0.5, 4, std::nullopt}));
   message.mutable_limits()->set_arena_bytes(1 << 20);
-  EXPECT_EQ(job_request(message)->limits, (session::JobLimits{0.5, 4, 1 << 20}));
+  EXPECT_EQ(job_request(message)->limits, (job::JobLimits{0.5, 4, 1 << 20}));
   for (const double weight : {-1.0, std::nan(""), HUGE_VAL}) {
     message.mutable_limits()->set_weight(weight);
     EXPECT_FALSE(job_request(message)) << weight;
@@ -79,9 +79,9 @@ TEST(JobRequest, TakesOverLimitsAndReadsZeroAsNone) {
 }
 
 TEST(Fill, WritesAJobWithItsShards) {
-  session::JobView view;
+  job::JobView view;
   view.job = "j";
-  view.epochs = session::EpochMode::kManual;
+  view.epochs = job::EpochMode::kManual;
   view.open_epochs = 2;
   view.num_shards = 2;
   view.shards = {{0, 11, 400, 1, 7}, {1, 0, 0, 1, 6}};
@@ -96,7 +96,7 @@ TEST(Fill, WritesAJobWithItsShards) {
 }
 
 TEST(Fill, WritesAJobWithWhatItTakesAndWhatItRuns) {
-  session::JobView view;
+  job::JobView view;
   view.limits = {2.5, 3, std::nullopt};
   view.arena_bytes = 4096;
   view.cpu_s = 1.5;

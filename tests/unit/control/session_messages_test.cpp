@@ -24,8 +24,8 @@ TEST(Fill, TellsARateOfZeroFromOneThatIsNotKnown) {
     fill(&message, view);
     return message;
   };
-  session::JobView job;
-  session::StageView stage;
+  job::JobView job;
+  job::StageView stage;
   session::SessionView session;
   session::DaemonView daemon;
   EXPECT_FALSE(of(v1::Job(), job).has_rows_per_s());

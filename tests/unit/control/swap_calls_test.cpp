@@ -79,7 +79,7 @@ TEST_F(SwapCallsTest, AppliesToRunningJobsWhenAskedTo) {
   EXPECT_EQ(service_.calls(), std::vector<std::string>{"swap"});
   EXPECT_EQ(service_.last_swap()->job, "run");
   EXPECT_EQ(service_.last_swap()->at.kind, SwapAt::Kind::kStep);
-  EXPECT_EQ(service_.last_swap()->at.step, (session::StepAt{2, 7}));
+  EXPECT_EQ(service_.last_swap()->at.step, (job::StepAt{2, 7}));
   EXPECT_FALSE(service_.last_swap()->allow_schema_change);
 }
 

@@ -17,8 +17,8 @@
 namespace spdld::ctl {
 namespace {
 
+using job::StepAt;
 using session::Service;
-using session::StepAt;
 using session::SwapOutlook;
 using std::chrono::milliseconds;
 using Calls = std::vector<std::string>;

@@ -119,7 +119,7 @@ TEST_F(SpdlctlSwapTest, SendsThePointThatWasAskedFor) {
   EXPECT_EQ(sent("now").kind, SwapAt::Kind::kNow);
   EXPECT_EQ(sent("next-epoch").kind, SwapAt::Kind::kNextEpoch);
   EXPECT_EQ(sent("step:12/340").kind, SwapAt::Kind::kStep);
-  EXPECT_EQ(sent("step:12/340").step, (session::StepAt{12, 340}));
+  EXPECT_EQ(sent("step:12/340").step, (job::StepAt{12, 340}));
 }
 
 TEST_F(SpdlctlSwapTest, AllowsAnotherSchemaOnlyWhenTold) {
@@ -302,9 +302,9 @@ TEST_F(SpdlctlSwapTest, DeclaresJobsWithReplicasAndLimits) {
                                    "--weight", "0.5", "--cpus", "4", "--memory", "2GiB"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(service().last_job().replicas, 2u);
-  EXPECT_EQ(service().last_job().limits, (session::JobLimits{0.5, 4, 2ull << 30}));
+  EXPECT_EQ(service().last_job().limits, (job::JobLimits{0.5, 4, 2ull << 30}));
   EXPECT_EQ(spdlctl({"job", "create", "run", "--pipeline", "pets"}).exit_code, 0);
-  EXPECT_EQ(service().last_job().limits, session::JobLimits{});
+  EXPECT_EQ(service().last_job().limits, job::JobLimits{});
 }
 
 TEST_F(SpdlctlSwapTest, ChangesOnlyTheLimitsThatAreNamed) {
@@ -320,7 +320,7 @@ TEST_F(SpdlctlSwapTest, ChangesOnlyTheLimitsThatAreNamed) {
 }
 
 TEST_F(SpdlctlSwapTest, SaysFromWhereOnRowsAreDealtOutAnew) {
-  session::JobView& job = service().job_view;
+  job::JobView& job = service().job_view;
   job.job = "run";
   job.num_shards = 4;
   job.batch_size = 8;
@@ -345,7 +345,7 @@ TEST_F(SpdlctlSwapTest, SaysFromWhereOnRowsAreDealtOutAnew) {
 }
 
 TEST_F(SpdlctlSwapTest, SaysUpToWhereAJobReadsOnThatIsSentElsewhere) {
-  session::JobView& job = service().job_view;
+  job::JobView& job = service().job_view;
   job.job = "run";
   job.seeks = {{.from = {1, 2}, .to = {9, 0}}, {.from = {9, 5}, .to = {0, 3}}};
   const Outcome sought = spdlctl({"job", "seek", "run", "--epoch", "0", "--step", "3"});

@@ -244,7 +244,7 @@ TEST_F(SpdlctlTest, SendsTheTextItsPathItsVarsAndItsEnvironment) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.out,
             "pipeline 'p' version 1 applied: 12 items, 3 classes, batches of 4\n  label int64[]\n");
-  const session::ApplyRequest sent = service_.last_apply();
+  const job::ApplyRequest sent = service_.last_apply();
   EXPECT_EQ(sent.yaml, yaml);
   EXPECT_EQ(sent.file, path);
   EXPECT_EQ(sent.vars, (std::map<std::string, std::string>{{"size", "32"}, {"a", "b=c"}}));
@@ -356,7 +356,7 @@ TEST_F(SpdlctlTest, SteersJobs) {
   EXPECT_EQ(asked.num_shards, 8u);
   EXPECT_EQ(asked.seed, 0u);
   EXPECT_FALSE(asked.batch_size);
-  EXPECT_EQ(asked.epochs, session::EpochMode::kManual);
+  EXPECT_EQ(asked.epochs, job::EpochMode::kManual);
   EXPECT_EQ(asked.vars.at("size"), "32");
 
   EXPECT_EQ(spdlctl({"job", "advance", "run"}).exit_code, 0);

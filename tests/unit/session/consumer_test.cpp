@@ -49,9 +49,10 @@ class ConsumerTest : public ::testing::Test {
     executor_.stop();  // a worker that is done with a batch may still hold its stream
   }
 
-  PhasePtr make_phase(const std::string& content) { return make_phase(content, source_); }
-  PhasePtr make_phase(const std::string& content, const std::shared_ptr<FakeSource>& source) {
-    auto phase = std::make_shared<Phase>();
+  pipeline::PhasePtr make_phase(const std::string& content) { return make_phase(content, source_); }
+  pipeline::PhasePtr make_phase(const std::string& content,
+                                const std::shared_ptr<FakeSource>& source) {
+    auto phase = std::make_shared<pipeline::Phase>();
     phase->items = kItems;
     phase->batch = 4;
     phase->content = content;
@@ -59,18 +60,18 @@ class ConsumerTest : public ::testing::Test {
                                                1, engine::RunPool{2}, engine::RunLimits{}, clock_);
     return phase;
   }
-  void start(std::uint32_t num_shards = 1, StepAt at = {}, std::uint64_t open_epochs = 100,
+  void start(std::uint32_t num_shards = 1, job::StepAt at = {}, std::uint64_t open_epochs = 100,
              bool last_known = false, std::uint32_t shard = 0) {
-    const PhasePtr phase = make_phase("test");
+    const pipeline::PhasePtr phase = make_phase("test");
     consumer_ = std::make_shared<Consumer>(
-        ConsumerOptions{.timeline = Timeline(phase, num_shards),
+        ConsumerOptions{.timeline = stream::Timeline(phase, num_shards),
                         .shard = shard,
                         .credits = kCredits,
                         .start = at,
                         .open_epochs = open_epochs,
                         .last_known = last_known,
                         .job = 1,
-                        .meter = std::make_shared<ByteMeter>(),
+                        .meter = std::make_shared<stream::ByteMeter>(),
                         .judge = std::make_shared<spdld::testing::Judge>(),
                         .gain = std::make_shared<SharingGain>()},
         connection_, streams_);
@@ -102,13 +103,13 @@ class ConsumerTest : public ::testing::Test {
     held_.clear();
   }
   // The step behind which it goes on at `to`.
-  StepAt send_to(StepAt to) {
-    StepAt from = consumer_->hold();
+  job::StepAt send_to(job::StepAt to) {
+    job::StepAt from = consumer_->hold();
     for (; from <= consumer_->view().next; from = consumer_->hold()) {  // it is yet to be begun
       consumer_->go_on();
       std::this_thread::yield();
     }
-    Timeline timeline = consumer_->timeline();
+    stream::Timeline timeline = consumer_->timeline();
     timeline.redeal(to, timeline.position_of(to));
     consumer_->jump({.from = from, .to = to, .timeline = timeline, .moves = 1});
     consumer_->go_on();
@@ -127,12 +128,12 @@ class ConsumerTest : public ::testing::Test {
   std::shared_ptr<FakeSource> broken_;  // no batch can be made of it
   delivery::ArenaPool arenas_{budget_, {.bytes = std::uint64_t{1} << 28}, clock_};
   engine::Executor executor_{engine::ExecutorOptions{.threads = 2}};
-  Streams streams_{executor_, arenas_, delivery::ArenaKind::kMemfd, clock_};
+  stream::Streams streams_{executor_, arenas_, delivery::ArenaKind::kMemfd, clock_};
   UniqueFd socket_;
   std::vector<std::uint64_t> held_;
   // Whether batches that next() passes over are given back at once, and which these were.
   bool gives_back_ = false;
-  std::vector<StepAt> passed_;
+  std::vector<job::StepAt> passed_;
   std::shared_ptr<delivery::Connection> connection_;
   std::shared_ptr<Consumer> consumer_;
 };
@@ -277,15 +278,15 @@ TEST_F(ConsumerTest, GoesElsewhereBehindTheStepThatIsSaid) {
   start();
   next_batch();
   next_batch();
-  const StepAt from = send_to({3, 1});
+  const job::StepAt from = send_to({3, 1});
   EXPECT_EQ(consumer_->jumps_at(), from);
-  EXPECT_EQ(consumer_->view().next, (StepAt{3, 1}));
+  EXPECT_EQ(consumer_->view().next, (job::StepAt{3, 1}));
   release_all();
   EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).moves, 1U);
   ASSERT_FALSE(passed_.empty());
-  const StepAt last = passed_.back();
-  EXPECT_EQ(from,
-            last.step + 1 < 10 ? (StepAt{last.epoch, last.step + 1}) : (StepAt{last.epoch + 1, 0}));
+  const job::StepAt last = passed_.back();
+  EXPECT_EQ(from, last.step + 1 < 10 ? (job::StepAt{last.epoch, last.step + 1})
+                                     : (job::StepAt{last.epoch + 1, 0}));
   EXPECT_EQ(next_batch().epoch, 3U);
   EXPECT_EQ(consumer_->jumps_at(), std::nullopt);
 }
@@ -308,14 +309,14 @@ TEST_F(ConsumerTest, GoesElsewhereAfterASeekBackFromThere) {
   for (int step = 0; step < 4; ++step) consumer_->release(next_batch().lease);
   next_batch();
   next_batch();  // with all its credits in hand it does not come there before
-  const StepAt from = send_to({3, 1});
+  const job::StepAt from = send_to({3, 1});
   ASSERT_TRUE(consumer_->seek({0, 1}, 4, 0, 1).ok());
   EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).moves, 0U);
   release_all();
   passed_.clear();
   EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).moves, 1U);
   ASSERT_FALSE(passed_.empty());
-  EXPECT_EQ(passed_.front(), (StepAt{0, 1}));
+  EXPECT_EQ(passed_.front(), (job::StepAt{0, 1}));
   EXPECT_LT(passed_.back(), from);
   EXPECT_EQ(next_batch().epoch, 3U);
 }
@@ -327,7 +328,7 @@ TEST_F(ConsumerTest, GoesWhereItSoughtWhileItWasHeldOnceItIsNotHeldAnyMore) {
   (void)consumer_->hold();
   ASSERT_TRUE(consumer_->seek({3, 5}, 20, 0, 1).ok());
   ASSERT_TRUE(consumer_->seek({4, 5}, 20, 0, 2).ok());
-  EXPECT_EQ(consumer_->view().next, (StepAt{0, 2}));
+  EXPECT_EQ(consumer_->view().next, (job::StepAt{0, 2}));
   EXPECT_TRUE(silent());
   consumer_->go_on();
   EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).seek, 2U);
@@ -339,7 +340,7 @@ TEST_F(ConsumerTest, IsAskedToAttachAgainIfItSoughtWhileItWasHeldAndSentElsewher
   start();
   next_batch();
   next_batch();
-  const StepAt here = consumer_->view().next;
+  const job::StepAt here = consumer_->view().next;
   (void)consumer_->hold();
   ASSERT_TRUE(consumer_->seek({30, 0}, 0, 0, 1).ok());
   consumer_->jump({.from = here, .to = {3, 1}, .timeline = consumer_->timeline(), .moves = 1});
@@ -377,7 +378,7 @@ TEST_F(ConsumerTest, GoesOnAfterAnAbortThoughItSoughtRightBeforeThePoint) {
 TEST_F(ConsumerTest, IsNotHarmedByAFailureOfWhatIsOnlyPrepared) {
   start();
   next_batch();
-  const StepAt from = consumer_->hold();
+  const job::StepAt from = consumer_->hold();
   ASSERT_TRUE(consumer_->prepare_swap(from, make_phase("other", broken_)).ok());
   consumer_->go_on();
   while (consumer_->prepared().ok()) std::this_thread::yield();
@@ -394,7 +395,7 @@ TEST_F(ConsumerTest, IsNotHarmedByAFailureOfWhatIsOnlyPrepared) {
 TEST_F(ConsumerTest, EndsWhenWhatFailedIsCommittedAllTheSame) {
   start();
   next_batch();
-  const StepAt from = consumer_->hold();
+  const job::StepAt from = consumer_->hold();
   ASSERT_TRUE(consumer_->prepare_swap(from, make_phase("other", broken_)).ok());
   consumer_->go_on();
   while (consumer_->prepared().ok()) std::this_thread::yield();
@@ -405,7 +406,7 @@ TEST_F(ConsumerTest, EndsWhenWhatFailedIsCommittedAllTheSame) {
 TEST_F(ConsumerTest, LeavesOutWhatTheJobHasLeftOutBehindAPlaceItGoesTo) {
   start();
   next_batch();
-  const StepAt from = consumer_->hold();
+  const job::StepAt from = consumer_->hold();
   ASSERT_EQ(from.epoch, 0U);
   ASSERT_TRUE(consumer_->resize({3, 4}, 32, 1, 4).ok());
   consumer_->go_on();
@@ -425,10 +426,10 @@ TEST_F(ConsumerTest, LeavesOutWhatTheJobHasLeftOutBehindAPlaceItGoesTo) {
 TEST_F(ConsumerTest, KeepsItsArenaWhenItGoesBackAfterItWasTuned) {
   start();
   next_batch();
-  const PhasePtr phase = consumer_->timeline().last_phase();
+  const pipeline::PhasePtr phase = consumer_->timeline().last_phase();
   const std::uint64_t bytes = consumer_->view().arena_bytes;
   release_all();
-  consumer_->rename(phase, std::make_shared<Phase>(*phase));
+  consumer_->rename(phase, std::make_shared<pipeline::Phase>(*phase));
   ASSERT_TRUE(consumer_->seek({0, 0}, 0, 0, 1).ok());
   next<wire::ResetFrame>(wire::FrameType::kReset);
   EXPECT_EQ(consumer_->view().arena_bytes, bytes);
@@ -436,7 +437,7 @@ TEST_F(ConsumerTest, KeepsItsArenaWhenItGoesBackAfterItWasTuned) {
 
 TEST_F(ConsumerTest, DealsTheRestOutAnewFromTheStepThatNobodyHasBegun) {
   start(2);
-  const StepAt frontier = consumer_->hold();
+  const job::StepAt frontier = consumer_->hold();
   ASSERT_TRUE(consumer_->resize(frontier, frontier.step * 8, 1).ok());
   consumer_->go_on();
   std::uint64_t position = 0;
@@ -451,7 +452,7 @@ TEST_F(ConsumerTest, DealsTheRestOutAnewFromTheStepThatNobodyHasBegun) {
 
 TEST_F(ConsumerTest, EndsTheShardThatAResizeLeavesOut) {
   start(2, {}, 100, false, 1);
-  const StepAt frontier = consumer_->hold();
+  const job::StepAt frontier = consumer_->hold();
   ASSERT_TRUE(consumer_->resize(frontier, frontier.step * 8, 1).ok());
   consumer_->go_on();
   for (std::uint64_t step = 0; step < frontier.step; ++step) consumer_->release(next_batch().lease);

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "session/trial.h"
+#include "pipeline/trial.h"
 #include "tests/support/fake_source.h"
 #include "tests/unit/session/sessions_fixture.h"
 
@@ -14,7 +14,7 @@ class FirstBatchTest : public SessionsTest {
  protected:
   Result<PipelineView> submit(const std::string& text, bool dry_run,
                               const Service::Progress& progress = nullptr) {
-    ApplyRequest request;
+    job::ApplyRequest request;
     request.yaml = text;
     request.file = "-";
     request.dry_run = dry_run;
@@ -110,7 +110,7 @@ TEST_F(FirstBatchTest, ApplyTellsWhichItemsOthersHaveReplaced) {
 }
 
 TEST_F(FirstBatchTest, ApplyWithJobsMakesATrialThoughThereIsNone) {
-  ApplyRequest request;
+  job::ApplyRequest request;
   request.yaml = decoded();
   request.file = "-";
   const auto refused = service_->swap(self_, request, {}, nullptr);
@@ -124,7 +124,7 @@ class HungTrialTest : public FirstBatchTest {
  protected:
   void SetUp() override {
     FirstBatchTest::SetUp();
-    ApplyRequest request;
+    job::ApplyRequest request;
     request.yaml = yaml("e", "drop");
     request.file = "-";
     const auto built = catalogue_->build({.uid = self_.uid}, request, nullptr);
@@ -148,7 +148,7 @@ class HungTrialTest : public FirstBatchTest {
 
   const std::shared_ptr<spdld::testing::FakeSource> hung_ =
       std::make_shared<spdld::testing::FakeSource>(spdld::testing::FakeSource::numbered(10));
-  PipelineVersion pipeline_;
+  pipeline::PipelineVersion pipeline_;
 };
 
 TEST_F(HungTrialTest, EndsWhenNobodyWaitsForIt) {

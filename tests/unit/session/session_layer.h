@@ -70,19 +70,19 @@ class SessionLayer : public ::testing::Test {
   void TearDown() override { stop(); }
 
   void start() {
-    auto store = Store::open(files_.path("state"));
+    auto store = store::Store::open(files_.path("state"));
     ASSERT_TRUE(store) << store.error().message();
     store_ = std::move(*store);
     executor_ = std::make_unique<engine::Executor>(engine::ExecutorOptions{.threads = 2});
     io_ = std::make_unique<source::IoPool>(source::IoPool::Options{.threads = 2});
     caches_ = std::make_unique<engine::SampleCaches>(engine::SampleCachesOptions{.io = *io_});
-    catalogue_ =
-        std::make_unique<Catalogue>(CatalogueOptions{.state_dir = "",
-                                                     .access = {},
-                                                     .admins = {0},
-                                                     .pipelines_per_user = pipelines_per_user_,
-                                                     .memory = listing_memory_},
-                                    engine::builtin_ops(), *io_, *caches_);
+    catalogue_ = std::make_unique<pipeline::Catalogue>(
+        pipeline::CatalogueOptions{.state_dir = "",
+                                   .access = {},
+                                   .admins = {0},
+                                   .pipelines_per_user = pipelines_per_user_,
+                                   .memory = listing_memory_},
+        engine::builtin_ops(), *io_, *caches_);
     sessions_ = std::make_unique<Sessions>(SessionsDeps{.catalogue = *catalogue_,
                                                         .executor = *executor_,
                                                         .arenas = arenas_,
@@ -112,11 +112,11 @@ class SessionLayer : public ::testing::Test {
   }
 
   // As they are while the apply that changes them is under way: prepared, and not on disk yet.
-  Result<std::vector<PlannedSwap>> prepared_swaps(const ApplyRequest& request,
+  Result<std::vector<PlannedSwap>> prepared_swaps(const job::ApplyRequest& request,
                                                   const SwapRequest& jobs) {
-    SPDLD_ASSIGN(const PipelinePtr built,
+    SPDLD_ASSIGN(const pipeline::PipelinePtr built,
                  catalogue_->build(catalogue_->owner_for(self_.uid), request, nullptr));
-    SPDLD_ASSIGN(const PipelinePtr pipeline, catalogue_->numbered(self_.uid, built));
+    SPDLD_ASSIGN(const pipeline::PipelinePtr pipeline, catalogue_->numbered(self_.uid, built));
     SPDLD_ASSIGN(std::vector<PlannedSwap> swaps,
                  sessions_->plan_swaps(self_, pipeline, jobs, nullptr));
     SPDLD_TRY(sessions_->prepare_swaps(swaps, jobs.at));
@@ -148,7 +148,7 @@ class SessionLayer : public ::testing::Test {
   std::size_t jobs_per_user_ = 1024;
   std::shared_ptr<ListingMemory> listing_memory_ =
       std::make_shared<ListingMemory>(std::uint64_t{1} << 30, TrustedUsers());
-  const Caller self_{Credentials::own(), getpid()};
+  const job::Caller self_{Credentials::own(), getpid()};
   source::TempDir files_;
   spdld::testing::AheadClock clock_;
   delivery::ArenaBudget budget_{std::uint64_t{1} << 30};
@@ -156,11 +156,11 @@ class SessionLayer : public ::testing::Test {
   std::unique_ptr<delivery::Devices> devices_ = delivery::find_devices(1u << 30);
   std::uint64_t next_id_ = 1;
   std::vector<delivery::ConnectionPtr> connections_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<store::Store> store_;
   std::unique_ptr<engine::Executor> executor_;
   std::unique_ptr<source::IoPool> io_;
   std::unique_ptr<engine::SampleCaches> caches_;
-  std::unique_ptr<Catalogue> catalogue_;
+  std::unique_ptr<pipeline::Catalogue> catalogue_;
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<SessionService> service_;
 };

@@ -51,7 +51,7 @@ class SessionsTest : public SessionLayer {
            "batch: {size: 2, max_bytes: 4KiB, last: " + last + "}\n";
   }
   void apply(const std::string& text) {
-    ApplyRequest request;
+    job::ApplyRequest request;
     request.yaml = text;
     request.file = "-";
     const auto applied = service_->apply(self_, request, nullptr);

@@ -19,7 +19,7 @@ class FrontiersTest : public SessionsTest {
     declare_on_more();
     ASSERT_TRUE(resize(2));
   }
-  Result<JobView> resize(std::uint32_t num_shards) {
+  Result<job::JobView> resize(std::uint32_t num_shards) {
     return sessions_->resize_job(self_, {.job = "j"}, num_shards);
   }
   static Wish wish(std::uint32_t shard) { return {.pipeline = "q", .job = "j", .shard = shard}; }
@@ -34,11 +34,11 @@ class FrontiersTest : public SessionsTest {
     for (int step = 0; step < steps; ++step)
       sessions_->release(*rank.connection, rank.batch().lease);
   }
-  StoredJob on_disk() {
+  store::StoredJob on_disk() {
     return store_->job({.uid = self_.uid, .job = "j", .pipeline = "q"})->value();
   }
   // A daemon that was killed when `record` was what it had written, and another one.
-  void kill_and_start(const StoredJob& record) {
+  void kill_and_start(const store::StoredJob& record) {
     sessions_->suspend();
     stop();
     start();
@@ -70,8 +70,8 @@ TEST_F(FrontiersTest, CountsAShardThatLeftAndWasNotHeardOfSinceARestart) {
   let_them_be_given_up();
   const auto resized = resize(1);
   ASSERT_TRUE(resized) << resized.error().message();
-  EXPECT_GE(resized->dealt_from, (StepAt{0, 15}));
-  EXPECT_LE(resized->dealt_from, (StepAt{1, 0})) << "it is known exactly where it was";
+  EXPECT_GE(resized->dealt_from, (job::StepAt{0, 15}));
+  EXPECT_LE(resized->dealt_from, (job::StepAt{1, 0})) << "it is known exactly where it was";
 }
 
 TEST_F(FrontiersTest, CountsAShardThatReadOnAfterTheRecordAndNeverComesBack) {
@@ -79,7 +79,7 @@ TEST_F(FrontiersTest, CountsAShardThatReadOnAfterTheRecordAndNeverComesBack) {
   const Rank fast = attach(wish(1));
   read(slow, 2);
   read(fast, 1);  // what is kept for it is on the disk before its first batch
-  const StoredJob record = on_disk();
+  const store::StoredJob record = on_disk();
   read(fast, 14);
   kill_and_start(record);
   const Rank again = attach(back(0, 2));
@@ -88,7 +88,7 @@ TEST_F(FrontiersTest, CountsAShardThatReadOnAfterTheRecordAndNeverComesBack) {
   let_them_be_given_up();
   const auto resized = resize(1);
   ASSERT_TRUE(resized) << resized.error().message();
-  EXPECT_GE(resized->dealt_from, (StepAt{0, 15}));
+  EXPECT_GE(resized->dealt_from, (job::StepAt{0, 15}));
 }
 
 TEST_F(FrontiersTest, KnowsExactlyWhereRanksAreThatHaveAllComeBack) {
@@ -97,7 +97,7 @@ TEST_F(FrontiersTest, KnowsExactlyWhereRanksAreThatHaveAllComeBack) {
     const Rank fast = attach(wish(1));
     read(slow, 2);
     read(fast, 1);  // what is kept for it is on the disk before its first batch
-    const StoredJob record = on_disk();
+    const store::StoredJob record = on_disk();
     read(fast, 7);
     kill_and_start(record);
   }
@@ -107,8 +107,8 @@ TEST_F(FrontiersTest, KnowsExactlyWhereRanksAreThatHaveAllComeBack) {
   read(fast, 1);
   const auto resized = resize(1);
   ASSERT_TRUE(resized) << resized.error().message();
-  EXPECT_GE(resized->dealt_from, (StepAt{0, 9}));
-  EXPECT_LE(resized->dealt_from, (StepAt{1, 0})) << "no lead is added to where they are";
+  EXPECT_GE(resized->dealt_from, (job::StepAt{0, 9}));
+  EXPECT_LE(resized->dealt_from, (job::StepAt{1, 0})) << "no lead is added to where they are";
 }
 
 TEST_F(FrontiersTest, GoesBackWithRanksThatAllStartAgainFromAnOlderState) {
@@ -124,7 +124,7 @@ TEST_F(FrontiersTest, GoesBackWithRanksThatAllStartAgainFromAnOlderState) {
   older.shard = 1;
   const Rank second = attach(older);
   read(second, 1);
-  EXPECT_LT(sessions_->skip_steps(self_, {.job = "j"}, 1)->dealt_from, (StepAt{0, 18}));
+  EXPECT_LT(sessions_->skip_steps(self_, {.job = "j"}, 1)->dealt_from, (job::StepAt{0, 18}));
 }
 
 TEST_F(FrontiersTest, CountsRanksThatHaveNotStartedAgainFromAState) {
@@ -137,7 +137,7 @@ TEST_F(FrontiersTest, CountsRanksThatHaveNotStartedAgainFromAState) {
   older.reconnect = false;
   const Rank first = attach(older);
   read(first, 1);
-  EXPECT_GE(resize(1)->dealt_from, (StepAt{0, 18})) << "shard 1 may go on where it was";
+  EXPECT_GE(resize(1)->dealt_from, (job::StepAt{0, 18})) << "shard 1 may go on where it was";
 }
 
 TEST_F(FrontiersTest, IsNotBeforeTheLastResizeAfterARestart) {
@@ -165,7 +165,7 @@ TEST_F(FrontiersTest, BeginsAnewWithANewRun) {
   }
   const Rank fresh = attach(wish(0));
   read(fresh, 1);
-  EXPECT_LT(resize(3)->dealt_from, (StepAt{0, 18}));
+  EXPECT_LT(resize(3)->dealt_from, (job::StepAt{0, 18}));
 }
 
 TEST_F(FrontiersTest, IsWhereTheJobWasSentByASeek) {
@@ -176,7 +176,7 @@ TEST_F(FrontiersTest, IsWhereTheJobWasSentByASeek) {
   hang_up(fast);
   hang_up(slow);
   ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 4}));
-  EXPECT_EQ(resize(1)->dealt_from, (StepAt{0, 4}));
+  EXPECT_EQ(resize(1)->dealt_from, (job::StepAt{0, 4}));
 }
 
 TEST_F(FrontiersTest, IsOnDiskBeforeAConsumersFirstBatch) {
@@ -186,12 +186,12 @@ TEST_F(FrontiersTest, IsOnDiskBeforeAConsumersFirstBatch) {
   ahead.reconnect = false;
   const Rank second = attach(ahead);
   second.batch();
-  std::optional<StepAt> kept;
-  for (const StoredFrontier& of : on_disk().frontiers) {
-    if (of.member == Member{.shard = 1, .replica = 0}) kept = of.at;
+  std::optional<job::StepAt> kept;
+  for (const store::StoredFrontier& of : on_disk().frontiers) {
+    if (of.member == job::Member{.shard = 1, .replica = 0}) kept = of.at;
   }
   ASSERT_TRUE(kept);
-  EXPECT_GT(*kept, (StepAt{0, 13}));
+  EXPECT_GT(*kept, (job::StepAt{0, 13}));
 }
 
 TEST_F(FrontiersTest, AShardThatIsResizedAwayAndBackBeginsWhereItWasDealtIn) {
@@ -209,7 +209,7 @@ TEST_F(FrontiersTest, AShardThatIsResizedAwayAndBackBeginsWhereItWasDealtIn) {
     if (restarted) restart();
     const Rank again = attach(wish(1));
     const wire::AttachedFrame told = again.attached();
-    EXPECT_EQ((StepAt{told.epoch, told.step}), resized->dealt_from);
+    EXPECT_EQ((job::StepAt{told.epoch, told.step}), resized->dealt_from);
     hang_up(again);
   }
 }

@@ -22,8 +22,8 @@ class ArraysTest : public SessionsTest {
           media::npy("|u1", "(40000,)", std::string(kArrayBytes, static_cast<char>('a' + i))));
     SessionsTest::SetUp();
   }
-  ApplyRequest arrays(const std::string& delivery, const std::string& name = "g") const {
-    ApplyRequest request;
+  job::ApplyRequest arrays(const std::string& delivery, const std::string& name = "g") const {
+    job::ApplyRequest request;
     request.file = "-";
     request.yaml = "pipeline: " + name + "\nsource:\n  files: {root: " + files_.path("arrays") +
                    ", pattern: \"*.npy\", label: none}\nstages:\n  - fetch\n  - decode_npy: " +

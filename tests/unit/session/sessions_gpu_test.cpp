@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
-#include "tests/unit/session/hand_devices.h"
 #include "tests/unit/session/sessions_gpu_fixture.h"
+#include "tests/unit/stream/hand_devices.h"
 
 namespace spdld::session {
 namespace {
@@ -24,12 +24,12 @@ const std::string kHost = "device: cpu";
 
 class SessionsGpuTest : public ArraysTest {
  protected:
-  SessionsGpuTest() { use(std::make_unique<testing::HandDevices>()); }
+  SessionsGpuTest() { use(std::make_unique<stream::testing::HandDevices>()); }
   void TearDown() override {
     ArraysTest::TearDown();
     for (const std::size_t index : {0, 1}) gpus_->await_no_user(index);
   }
-  void use(std::unique_ptr<testing::HandDevices> devices) {
+  void use(std::unique_ptr<stream::testing::HandDevices> devices) {
     gpus_ = devices.get();
     devices_ = std::move(devices);
   }
@@ -42,7 +42,7 @@ class SessionsGpuTest : public ArraysTest {
     return attach({.pipeline = "g", .job = "j", .device = device});
   }
 
-  testing::HandDevices* gpus_ = nullptr;
+  stream::testing::HandDevices* gpus_ = nullptr;
 };
 
 TEST_F(SessionsGpuTest, LoaderThatNamesNoGpuIsRefusedWithTheWaysOut) {
@@ -64,7 +64,7 @@ TEST_F(SessionsGpuTest, LoaderThatNamesNoGpuMayBeLeftInMainMemory) {
 }
 
 TEST_F(SessionsGpuTest, NobodyNeedsAGpuWhereNoFieldIsLargeEnough) {
-  ApplyRequest request = arrays(kOrFail);
+  job::ApplyRequest request = arrays(kOrFail);
   const std::string size = "{size: 2";
   request.yaml.replace(request.yaml.find(size), size.size(), "{size: 1");
   ASSERT_TRUE(service_->apply(self_, request, nullptr));
@@ -243,7 +243,7 @@ TEST_F(SessionsGpuTest, SeekThatFindsTheGpuFullReadsMainMemory) {
 
 TEST_F(SessionsGpuTest, ApplyRefusesSlotsThatTheGpusBudgetNeverHolds) {
   stop();
-  use(std::make_unique<testing::HandDevices>(3 * 2 * kArrayBytes - 1));
+  use(std::make_unique<stream::testing::HandDevices>(3 * 2 * kArrayBytes - 1));
   start();
   const auto refused = service_->apply(self_, arrays(kOrFail), nullptr);
   ASSERT_FALSE(refused);

@@ -59,7 +59,7 @@ class MovedTest : public SessionsTest {
     sessions_->release(*first_.connection, first_.batch().lease);
     sessions_->release(*other_.connection, other_.batch().lease);
   }
-  void send_elsewhere(StepAt to = {kThere, 1}) {
+  void send_elsewhere(job::StepAt to = {kThere, 1}) {
     const auto sought = sessions_->seek_job(self_, {.job = "j"}, to);
     ASSERT_TRUE(sought) << sought.error().message();
   }
@@ -80,9 +80,9 @@ class MovedTest : public SessionsTest {
             .credits = 4};
   }
   // From the step at which who has taken this way went there.
-  static Wish from_the_step(const std::vector<StepAt>& way) {
+  static Wish from_the_step(const std::vector<job::StepAt>& way) {
     Wish wish = from_before(0);
-    const StepAt last = way.at(way.size() - 2);
+    const job::StepAt last = way.at(way.size() - 2);
     // Two steps an epoch, and an epoch's end is the next one's start.
     wish.cursor = {.epoch = last.epoch + last.step, .position = 0, .step = 0};
     if (last.step == 0) wish.cursor = {.epoch = last.epoch, .position = 4, .step = 1};
@@ -95,8 +95,8 @@ class MovedTest : public SessionsTest {
     return wish;
   }
   // The steps up to the first one there, which it gives back.
-  std::vector<StepAt> way_of(const Rank& rank, std::uint64_t there = kThere) {
-    std::vector<StepAt> way;
+  std::vector<job::StepAt> way_of(const Rank& rank, std::uint64_t there = kThere) {
+    std::vector<job::StepAt> way;
     while (way.empty() || (way.back().epoch < there && way.size() < 1000)) {
       const wire::BatchFrame batch = rank.batch();
       way.push_back({batch.epoch, batch.step});
@@ -122,8 +122,8 @@ TEST_F(MovedTest, ReplacementRankFollowsSeekAheadOfItsPredecessor) {
   ASSERT_FALSE(resized);
   EXPECT_THAT(resized.error().message(), HasSubstr("takes it elsewhere"));
   hang_up(first_);
-  const std::vector<StepAt> rest = way_of(other_);
-  const std::vector<StepAt> way = way_of(attach(from_before(0)));
+  const std::vector<job::StepAt> rest = way_of(other_);
+  const std::vector<job::StepAt> way = way_of(attach(from_before(0)));
   EXPECT_EQ(std::vector(way.begin() + 6, way.end()), rest);
 }
 
@@ -141,7 +141,7 @@ TEST_F(MovedTest, TakesWhoComesWithTheStateOfOneThatIsThereAlready) {
 
 TEST_F(MovedTest, TakesWhoComesFromTheStepOfTheSeekThere) {
   send_elsewhere();
-  const std::vector<StepAt> way = way_of(other_);
+  const std::vector<job::StepAt> way = way_of(other_);
   ASSERT_GT(way.size(), 1U);
   hang_up(first_);
   EXPECT_EQ(attach(from_the_step(way)).attached().epoch, kThere);
@@ -190,7 +190,7 @@ TEST_F(MovedTest, TakesWhoSeeksBackBeforeItHasReadThatItHadJumpedThereOnceMore) 
   hang_up(first_);
   Wish wish = from_before(0, true);
   wish.cursor = delivery::StreamPosition{};
-  std::vector<StepAt> way = way_of(other_);
+  std::vector<job::StepAt> way = way_of(other_);
   way.insert(way.begin(), {0, 0});
   EXPECT_EQ(way_of(attach(wish)), way);
 }
@@ -209,7 +209,7 @@ TEST_F(MovedTest, SeeksForWhoIsKnownToHaveReadThatItHasJumped) {
 
 TEST_F(MovedTest, TakesWhoComesAfterARestartOfTheDaemonToWhereTheJobWasSent) {
   send_elsewhere();
-  const std::vector<StepAt> way = way_of(other_);
+  const std::vector<job::StepAt> way = way_of(other_);
   restart();
   EXPECT_EQ(way_of(attach(from_before(0))), way);
 }
@@ -223,15 +223,15 @@ TEST_F(MovedTest, GoesAlongWithAllTheSeeksThatARankHasMissed) {
   send_elsewhere();
   restart();
   const Rank back = attach(from_before(0, true));
-  const std::vector<StepAt> way = way_of(back);
-  EXPECT_EQ(way.front(), (StepAt{0, 1}));
-  EXPECT_THAT(way, ::testing::Contains(StepAt{10, 1}));
+  const std::vector<job::StepAt> way = way_of(back);
+  EXPECT_EQ(way.front(), (job::StepAt{0, 1}));
+  EXPECT_THAT(way, ::testing::Contains(job::StepAt{10, 1}));
   EXPECT_EQ(way_of(attach(from_before(1))), way) << "another process, the same way";
 }
 
 TEST_F(MovedTest, TakesBothThereThoughOneDiesAgainBeforeItsFirstBatch) {
   send_elsewhere();
-  const std::vector<StepAt> way = way_of(other_);
+  const std::vector<job::StepAt> way = way_of(other_);
   hang_up(first_);
   Rank again = attach(from_before(0, true));
   send_beyond(again);
@@ -245,7 +245,7 @@ TEST_F(MovedTest, TakesBothThereThoughOneDiesAgainBeforeItsFirstBatch) {
 
 TEST_F(MovedTest, TakesAllThereThatStartAgainFromBeforeThoughOneHadReadThere) {
   send_elsewhere();
-  const std::vector<StepAt> way = way_of(other_);
+  const std::vector<job::StepAt> way = way_of(other_);
   hang_up(first_);
   hang_up(other_);
   EXPECT_EQ(way_of(attach(from_before(0))), way);
@@ -281,17 +281,17 @@ TEST_F(MovedTest, RefusesMoreSeeksThanItKeeps) {
   const auto refused = sessions_->seek_job(self_, {.job = "j"}, {500, 0});
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message(), HasSubstr("was sought 16 times"));
-  EXPECT_EQ(way_of(attach(from_before(0)), 160).back(), (StepAt{160, 0}));
+  EXPECT_EQ(way_of(attach(from_before(0)), 160).back(), (job::StepAt{160, 0}));
 }
 
 TEST_F(MovedTest, RefusesARecordWhoseMovesMakeNoSense) {
   hang_up(first_);
   hang_up(other_);
   send_elsewhere();
-  const JobKey key{.uid = self_.uid, .job = "j", .pipeline = "p"};
-  const StoredJob good = **store_->job(key);
+  const job::JobKey key{.uid = self_.uid, .job = "j", .pipeline = "p"};
+  const store::StoredJob good = **store_->job(key);
   const auto restored = [&](auto change) {
-    StoredJob bad = good;
+    store::StoredJob bad = good;
     change(bad.moves.front());
     EXPECT_TRUE(store_->put_jobs({bad}).ok());
     stop();
@@ -303,18 +303,18 @@ TEST_F(MovedTest, RefusesARecordWhoseMovesMakeNoSense) {
   };
   constexpr std::uint64_t kHuge = ~std::uint64_t{0};
   const auto refused = HasSubstr("its record makes no sense");
-  EXPECT_THAT(restored([](StoredMove& move) { move.from.epoch = kHuge; }), refused);
-  EXPECT_THAT(restored([](StoredMove& move) { move.to.epoch = kHuge; }), refused);
-  EXPECT_THAT(restored([](StoredMove& move) { move.after = move.number; }), refused);
-  EXPECT_THAT(restored([](StoredMove& move) { move.number = 0; }), refused);
-  EXPECT_EQ(restored([](StoredMove&) {}), "");
+  EXPECT_THAT(restored([](store::StoredMove& move) { move.from.epoch = kHuge; }), refused);
+  EXPECT_THAT(restored([](store::StoredMove& move) { move.to.epoch = kHuge; }), refused);
+  EXPECT_THAT(restored([](store::StoredMove& move) { move.after = move.number; }), refused);
+  EXPECT_THAT(restored([](store::StoredMove& move) { move.number = 0; }), refused);
+  EXPECT_EQ(restored([](store::StoredMove&) {}), "");
 }
 
 TEST_F(MovedTest, CountsOnAfterARestartOfTheDaemon) {
   send_elsewhere({10, 1});
   restart();
   Rank back = attach(from_before(0, true));
-  EXPECT_EQ(way_of(back, 10).back(), (StepAt{10, 1}));
+  EXPECT_EQ(way_of(back, 10).back(), (job::StepAt{10, 1}));
   send_elsewhere();
   EXPECT_EQ(send_beyond(back).moves, 2U);
 }

@@ -117,20 +117,21 @@ TEST_F(SessionsTest, HandsOutItsLastStepsToAShardThatWasAwayWhenItWasLeftOut) {
   EXPECT_THAT(attach(wish).refusal(), HasSubstr("there is no shard 1"));
   wish.reconnect = true;
   Rank back = attach(wish);
-  StepAt last;
+  job::StepAt last;
   back.passed = [&](const wire::BatchFrame& batch) {
     sessions_->release(*back.connection, batch.lease);
     last = {batch.epoch, batch.step};
   };
   EXPECT_EQ(back.next<wire::ByeFrame>(wire::FrameType::kBye).reason, wire::ByeReason::kResized);
-  const StepAt behind{last.epoch, last.step + 1};
-  const StepAt from = resized->dealt_from;
-  EXPECT_TRUE(from == behind || from == (StepAt{last.epoch + 1, 0}));
+  const job::StepAt behind{last.epoch, last.step + 1};
+  const job::StepAt from = resized->dealt_from;
+  EXPECT_TRUE(from == behind || from == (job::StepAt{last.epoch + 1, 0}));
 }
 
 TEST_F(SessionsTest, RefusesToSeekAJobToWhereItCannotBe) {
   ASSERT_TRUE(sessions_->create_job(self_, declared(2)));
-  for (const StepAt to : {StepAt{0, 6}, StepAt{2, 0}, StepAt{kHuge, 0}, StepAt{0, kHuge}})
+  for (const job::StepAt to :
+       {job::StepAt{0, 6}, job::StepAt{2, 0}, job::StepAt{kHuge, 0}, job::StepAt{0, kHuge}})
     EXPECT_FALSE(sessions_->seek_job(self_, {.job = "j"}, to)) << to.epoch << ", " << to.step;
 }
 

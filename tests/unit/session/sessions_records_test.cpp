@@ -89,7 +89,7 @@ TEST_F(SessionsTest, GoesOnWithAJobsHistoryInAnotherWorldAndWithAnotherBatchSize
   Wish wish{.job = "j", .shard = 0, .num_shards = 2};
   const Rank first = attach(wish);
   first.batch();
-  ApplyRequest request;
+  job::ApplyRequest request;
   request.yaml = with_limit("8KiB");
   request.file = "-";
   const auto swapped = service_->swap(
@@ -115,7 +115,7 @@ TEST_F(SessionsTest, GoesOnWithAJobsHistoryInAnotherWorldAndWithAnotherBatchSize
 }
 
 TEST_F(SessionsTest, HasARunOnDiskBeforeItsFirstBatchGoesOut) {
-  const JobKey key{.uid = self_.uid, .job = "j", .pipeline = "p"};
+  const job::JobKey key{.uid = self_.uid, .job = "j", .pipeline = "p"};
   const auto on_disk = [&] { return store_->job(key)->value(); };
   Wish wish{.job = "j", .shard = 0, .num_shards = 2};
   const Rank of_two = attach(wish);
@@ -132,12 +132,12 @@ TEST_F(SessionsTest, HasARunOnDiskBeforeItsFirstBatchGoesOut) {
   const Rank fresh = attach(wish);
   fresh.batch();
   EXPECT_EQ(on_disk().cuts.back().num_shards, 3U);
-  EXPECT_EQ((*store_->position(key))->at, StepAt());
+  EXPECT_EQ((*store_->position(key))->at, job::StepAt());
   // What the earlier ones left behind, and was not on disk by then, is not written over it.
   ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {30, 0}));
   sessions_->keep();
   EXPECT_EQ(on_disk().cuts.back().num_shards, 3U);
-  EXPECT_EQ(on_disk().start, (StepAt{30, 0}));
+  EXPECT_EQ(on_disk().start, (job::StepAt{30, 0}));
 }
 
 TEST_F(SessionsTest, KeepsNoRunWhoseFirstRankIsRefused) {
@@ -184,9 +184,9 @@ TEST_F(SessionsTest, LeavesShardsToOtherNodesThatNobodyHasComeFor) {
   };
   while (ledger().kept_unix_ms == 0) {
   }
-  EXPECT_EQ(ledger().at, (StepAt{0, 0})) << "shard 0 may be on its way";
+  EXPECT_EQ(ledger().at, (job::StepAt{0, 0})) << "shard 0 may be on its way";
   clock_.advance(std::chrono::seconds(61));
-  while (ledger().at != StepAt{0, 1}) {
+  while (ledger().at != job::StepAt{0, 1}) {
   }
 }
 
@@ -212,7 +212,8 @@ TEST_F(SessionsTest, BeginsWithTheOthersThoughTheLedgerHasMovedOnSinceTheyBegan)
   EXPECT_EQ(again.attached().step, 1U);
   clock_.advance(std::chrono::seconds(61));
   // Nobody has come for the other shard: the ledger goes on without it.
-  while (ledger().at == StepAt{0, 1}) sessions_->release(*again.connection, again.batch().lease);
+  while (ledger().at == job::StepAt{0, 1})
+    sessions_->release(*again.connection, again.batch().lease);
   wish.shard = 1;
   EXPECT_EQ(attach(wish).attached().step, 1U);
 }
@@ -274,10 +275,10 @@ TEST_F(SessionsTest, GoesBackBeforeWhereTheLedgerHadItInAnotherWorld) {
   const auto next = [&] {
     const wire::BatchFrame batch = again.batch();
     sessions_->release(*again.connection, batch.lease);
-    return StepAt{batch.epoch, batch.step};
+    return job::StepAt{batch.epoch, batch.step};
   };
-  EXPECT_EQ(next(), (StepAt{0, 1}));
-  EXPECT_EQ(next(), (StepAt{1, 0}));
+  EXPECT_EQ(next(), (job::StepAt{0, 1}));
+  EXPECT_EQ(next(), (job::StepAt{1, 0}));
 }
 
 TEST_F(SessionsTest, KeepsOtherJobsThoughTheRecordOfOneCannotBeWritten) {
@@ -294,7 +295,7 @@ TEST_F(SessionsTest, KeepsOtherJobsThoughTheRecordOfOneCannotBeWritten) {
   EXPECT_TRUE(store_->job({.uid = self_.uid, .job = "j", .pipeline = "p"})->has_value());
   EXPECT_FALSE(store_->job({.uid = self_.uid, .job = "odd", .pipeline = "own"})->has_value());
   EXPECT_EQ(store_->position({.uid = self_.uid, .job = "j", .pipeline = "p"})->value().at,
-            (StepAt{0, 1}));
+            (job::StepAt{0, 1}));
   EXPECT_TRUE(sessions_->warnings().empty());
 }
 
@@ -386,7 +387,7 @@ TEST_F(SessionsTest, ForgetsTheLedgerOfAnEarlierRunOnceAnotherOneHasBegun) {
   hang_up(rank);
   const Rank another = attach(wish);
   EXPECT_EQ(another.attached().step, 0U);
-  EXPECT_EQ(sessions_->job(self_, {.job = "j"})->ledger.at, StepAt{});
+  EXPECT_EQ(sessions_->job(self_, {.job = "j"})->ledger.at, job::StepAt{});
   hang_up(another);
   wish.from_ledger = true;
   EXPECT_EQ(attach(wish).attached().step, 0U);
@@ -425,7 +426,7 @@ TEST_F(SessionsTest, LeavesOutWhatItWasToldToThoughAllItsRanksAreStartedAgainBef
 
 TEST_F(SessionsTest, ForgetsRecordsOfEndedJobsThatAreOlderThanItRetainsThem) {
   const auto record = [](const std::string& name, bool is_declared, std::uint64_t kept) {
-    StoredJob job;
+    store::StoredJob job;
     job.key = {.uid = getuid(), .job = name, .pipeline = "p"};
     job.declared = is_declared;
     job.kept_unix_ms = kept;

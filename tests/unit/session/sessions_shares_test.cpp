@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "session/class_texts.h"
+#include "pipeline/class_texts.h"
 #include "tests/support/fake_source.h"
 #include "tests/unit/session/sessions_fixture.h"
 
@@ -23,7 +23,7 @@ UserView user_of(const std::vector<UserView>& users, uid_t uid) {
 }
 
 TEST(ClassTextsTest, MakesTheTextOfASourceOnceAndForgetsItWithTheSource) {
-  ClassTexts texts;
+  pipeline::ClassTexts texts;
   std::shared_ptr<source::Source> source =
       std::make_shared<spdld::testing::FakeSource>(spdld::testing::FakeSource::numbered(3));
   std::string wanted;
@@ -98,13 +98,13 @@ class SharesTest : public SessionsTest {
     SessionsTest::SetUp();
   }
   Result<PipelineView> apply_for(uid_t uid, const std::string& name, bool dry_run = false) {
-    ApplyRequest request;
+    job::ApplyRequest request;
     request.yaml = yaml(name, "drop");
     request.file = "-";
     request.dry_run = dry_run;
     return service_->apply({{.uid = uid}, 0}, request, nullptr);
   }
-  Result<JobView> create_for(uid_t uid, const std::string& job) {
+  Result<job::JobView> create_for(uid_t uid, const std::string& job) {
     JobRequest request;
     request.job = job;
     request.pipeline = "p";
@@ -152,7 +152,7 @@ TEST_F(SharesTest, RefusesTablesBeyondTheMemoryThatOneUserMayHave) {
     for (int i = 0; i < 3000; ++i) rows += "0.bin," + std::string(1000, 'x') + "\n";
     files_.file(name + ".csv", rows);
     std::filesystem::permissions(files_.path(name + ".csv"), std::filesystem::perms(0644));
-    ApplyRequest request;
+    job::ApplyRequest request;
     request.yaml = "pipeline: " + name +
                    "\nsource:\n  table: {file: " + files_.path(name + ".csv") +
                    ", root: " + files_.path("data") +
@@ -207,7 +207,7 @@ TEST_F(SharesTest, LetsAPipelineOfALoaderGiveWayOnceNoJobRunsIt) {
             std::string::npos);
   hang_up(ranks[1]);
   attach_for(kOther, {}, yaml("c", "drop")).attached();
-  const Caller other{{.uid = kOther}, 0};
+  const job::Caller other{{.uid = kOther}, 0};
   EXPECT_FALSE(service_->pipeline(other, "b"));
   EXPECT_TRUE(service_->pipeline(other, "a"));
   EXPECT_EQ(store_->pipelines()->size(), 3U) << "with that of the fixture";
@@ -258,7 +258,7 @@ TEST_F(SharesTest, ForgetsJobsThatEndedFirstBeyondWhatOneUserMayHave) {
   const auto known = [&](uid_t uid) {
     const auto ended = store_->ended_jobs(uid);
     std::string names;
-    for (const StoredEnd& end : *ended) names += end.view.job;
+    for (const store::StoredEnd& end : *ended) names += end.view.job;
     return names;
   };
   EXPECT_EQ(known(kOther), "dc");

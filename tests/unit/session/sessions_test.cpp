@@ -49,18 +49,18 @@ TEST_F(SessionsTest, TellsHowFastRowsAreHandedOut) {
   EXPECT_EQ(in_all(sessions_->sessions(self_).at(0).rows_per_s), 4);
   EXPECT_EQ(in_all(sessions_->totals().rows_per_s), 4);
   EXPECT_EQ(in_all(sessions_->totals().batches_per_s), 2);
-  for (const StageView& stage : sessions_->stages(self_)) {
+  for (const job::StageView& stage : sessions_->stages(self_)) {
     EXPECT_TRUE(stage.rows_per_s) << stage.stage;
     EXPECT_GE(stage.busy_share.value_or(-1), 0) << stage.stage;
     EXPECT_LE(stage.busy_share.value_or(2), 1) << stage.stage;
   }
 
   sessions_->detach(*consumer.connection);
-  const std::vector<StoredEnd> ended = sessions_->ended(self_);
+  const std::vector<store::StoredEnd> ended = sessions_->ended(self_);
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_EQ(ended[0].view.rows, 8U);
   EXPECT_FALSE(ended[0].view.rows_per_s);
-  for (const StageView& stage : ended[0].stages) EXPECT_FALSE(stage.rows_per_s) << stage.stage;
+  for (const job::StageView& stage : ended[0].stages) EXPECT_FALSE(stage.rows_per_s) << stage.stage;
 }
 
 TEST_F(SessionsTest, TellsTheStatisticsOfAJobWhoseNameIsNotUtf8) {

@@ -37,8 +37,8 @@ class SwapTest : public SessionLayer {
   }
 
   // Versions differ in what a row may take, which nothing that a rank sees does.
-  ApplyRequest request(int max_kib, const std::string& data = "data") const {
-    ApplyRequest request;
+  job::ApplyRequest request(int max_kib, const std::string& data = "data") const {
+    job::ApplyRequest request;
     request.yaml = "pipeline: p\nsource:\n  files: {root: " + files_.path(data) +
                    ", pattern: \"*.bin\", label: none}\nstages:\n  - fetch\n" +
                    "batch: {size: 2, max_bytes: " + std::to_string(max_kib) + "KiB, last: drop}\n";
@@ -46,8 +46,8 @@ class SwapTest : public SessionLayer {
     return request;
   }
   // What a row may take is its variable `limit`.
-  ApplyRequest limited(const std::string& note = "none") const {
-    ApplyRequest request = this->request(4);
+  job::ApplyRequest limited(const std::string& note = "none") const {
+    job::ApplyRequest request = this->request(4);
     request.yaml.replace(request.yaml.find("4KiB"), 4, "\"${limit}\"");
     request.yaml += "vars: {limit: 4KiB, note: " + note + "}\n";
     return request;
@@ -98,20 +98,20 @@ class SwapTest : public SessionLayer {
     rank.next<wire::ProgressFrame>(wire::FrameType::kProgress, &text);
     return text;
   }
-  Result<std::vector<PlannedSwap>> prepare(StepAt step, int max_kib = 8) {
+  Result<std::vector<PlannedSwap>> prepare(job::StepAt step, int max_kib = 8) {
     return prepared_swaps(request(max_kib), to_step(step));
   }
-  void swap_to_batches_of_four(StepAt step) {
-    ApplyRequest larger = request(4);
+  void swap_to_batches_of_four(job::StepAt step) {
+    job::ApplyRequest larger = request(4);
     larger.yaml.replace(larger.yaml.find("size: 2"), 7, "size: 4");
     SwapRequest allowed = to_step(step);
     allowed.allow_schema_change = true;
     ASSERT_TRUE(service_->swap(self_, larger, allowed, nullptr));
   }
-  static SwapRequest to_step(StepAt step) {
+  static SwapRequest to_step(job::StepAt step) {
     return {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = step}};
   }
-  std::vector<PhaseView> phases() { return service_->job(self_, "j", "")->phases; }
+  std::vector<job::PhaseView> phases() { return service_->job(self_, "j", "")->phases; }
   std::uint32_t version() { return service_->pipeline(self_, "p")->version; }
 };
 
@@ -120,7 +120,7 @@ TEST_F(SwapTest, HaltsARankAtThePointUntilTheSwapIsCommitted) {
   rank.batch();
   const auto prepared = prepare({0, 9});
   ASSERT_TRUE(prepared) << prepared.error().message();
-  EXPECT_EQ(prepared->front().from, (StepAt{0, 9}));
+  EXPECT_EQ(prepared->front().from, (job::StepAt{0, 9}));
   EXPECT_EQ(phases().size(), 1U);
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
   EXPECT_THAT(why_it_waits(rank), HasSubstr("apply is not on disk yet"));
@@ -208,14 +208,14 @@ TEST_F(SwapTest, SendsANewerIncarnationAwayUntilTheSwapIsCommitted) {
 TEST_F(SwapTest, KeepsTheNameOfWhatWasTunedWhenTheJobIsDealtAnew) {
   const Rank rank = attach();
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
-  ApplyRequest tuned = request(4);
+  job::ApplyRequest tuned = request(4);
   tuned.yaml.replace(tuned.yaml.find("- fetch"), 7, "- fetch: {concurrency: 3}");
   const auto done = service_->swap(
       self_, tuned, {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr);
   ASSERT_TRUE(done) << done.error().message();
   EXPECT_TRUE(done->jobs.front().tuned);
   ASSERT_TRUE(service_->skip(self_, "j", "", 1));
-  for (const PhaseView& phase : phases()) EXPECT_EQ(phase.pipeline_version, 2U);
+  for (const job::PhaseView& phase : phases()) EXPECT_EQ(phase.pipeline_version, 2U);
   EXPECT_TRUE(service_->swap(
       self_, request(8), {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr));
 }
@@ -235,8 +235,8 @@ TEST_F(SwapTest, ChangesNoJobWhenOneOfThemCannotChange) {
   ASSERT_TRUE(service_->swap(self_, request(8),
                              {.job = "", .at = {.kind = SwapAt::Kind::kStep, .step = {0, 18}}},
                              nullptr));
-  EXPECT_EQ(service_->job(self_, "k", "")->phases.back().from, (StepAt{0, 18}));
-  EXPECT_EQ(phases().back().from, (StepAt{0, 18}));
+  EXPECT_EQ(service_->job(self_, "k", "")->phases.back().from, (job::StepAt{0, 18}));
+  EXPECT_EQ(phases().back().from, (job::StepAt{0, 18}));
 }
 
 TEST_F(SwapTest, LeavesTheJobAsItIsWhenThereIsNoRoomForBoth) {
@@ -265,7 +265,7 @@ TEST_F(SwapTest, PutsOffWhatLiesAheadAndHaltsARankWhereItWasToBegin) {
     const std::uint32_t later = version();
     const auto prepared = prepare({30, 15});
     ASSERT_TRUE(prepared) << prepared.error().message();
-    EXPECT_EQ(prepared->front().replaces, (std::vector<PlannedChange>{{later, {30, 9}}}));
+    EXPECT_EQ(prepared->front().replaces, (std::vector<job::PlannedChange>{{later, {30, 9}}}));
     for (int epoch = 0; epoch < 30; ++epoch) ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
     ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
     EXPECT_THAT(why_it_waits(rank), HasSubstr("apply is not on disk yet"));
@@ -278,7 +278,7 @@ TEST_F(SwapTest, PutsOffWhatLiesAheadAndHaltsARankWhereItWasToBegin) {
     EXPECT_EQ(rank.next<wire::SchemaFrame>(wire::FrameType::kSchema).pipeline_version, later);
     EXPECT_EQ(rank.batch().step, commits ? 15U : 9U);
     ASSERT_EQ(phases().size(), 2U);
-    EXPECT_EQ(phases().back().from, (StepAt{30, commits ? 15U : 9U}));
+    EXPECT_EQ(phases().back().from, (job::StepAt{30, commits ? 15U : 9U}));
     ASSERT_TRUE(service_->delete_job(self_, "j", ""));
     hang_up(rank);
     ASSERT_TRUE(service_->rollback(self_, "p", 1, std::nullopt, nullptr));
@@ -356,7 +356,7 @@ TEST_F(SwapTest, CommitsNothingThatHasFailedWhileItWasPrepared) {
   files_.file("data/9.bin", std::string(2048, 'x'));  // the last item
   const Rank rank = attach();
   rank.attached();
-  ApplyRequest failing = request(1);
+  job::ApplyRequest failing = request(1);
   failing.yaml += "on_error: {decode: fail}\n";
   const auto built = catalogue_->build(catalogue_->owner_for(self_.uid), failing, nullptr);
   ASSERT_TRUE(built) << built.error().message();
@@ -383,7 +383,7 @@ TEST_F(SwapTest, GoesByWhatARankHasSaidThoughAnOperatorHadSaidTheSameBefore) {
   const Rank rank = attach();
   rank.attached();
   const SwapRequest now{.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}};
-  ApplyRequest given = limited("a");
+  job::ApplyRequest given = limited("a");
   given.vars = {{"limit", "6KiB"}};
   ASSERT_TRUE(service_->swap(self_, given, now, nullptr));
   sessions_->apply(*rank.connection,
@@ -396,18 +396,18 @@ TEST_F(SwapTest, GoesByWhatARankHasSaidThoughAnOperatorHadSaidTheSameBefore) {
 TEST_F(SwapTest, DryRunSaysWhatLiesAheadAndChangesNothing) {
   const Rank rank = attach();
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
-  ApplyRequest dry = request(8);
+  job::ApplyRequest dry = request(8);
   dry.dry_run = true;
   const auto ask = [&] { return service_->swap(self_, dry, to_step({0, 15}), nullptr); };
   const auto first = ask();
   ASSERT_TRUE(first) << first.error().message();
   const JobSwap& job = first->jobs.front();
   EXPECT_EQ(job.version, 2U);
-  EXPECT_EQ(job.from, (StepAt{0, 15}));
+  EXPECT_EQ(job.from, (job::StepAt{0, 15}));
   ASSERT_TRUE(job.outlook);
   EXPECT_EQ(job.outlook->version_before, 1U);
-  EXPECT_GT(job.outlook->frontier, (StepAt{0, 3}));
-  EXPECT_LT(job.outlook->frontier, (StepAt{0, 15}));
+  EXPECT_GT(job.outlook->frontier, (job::StepAt{0, 3}));
+  EXPECT_LT(job.outlook->frontier, (job::StepAt{0, 15}));
   EXPECT_EQ(job.outlook->steps_per_epoch, 20U);
   EXPECT_EQ(job.outlook->steps_per_s, std::nullopt) << "it has only just come";
   EXPECT_FALSE(job.outlook->known);
@@ -430,7 +430,7 @@ TEST_F(SwapTest, DryRunTellsThePaceOfTheFastestRank) {
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 9));
   clock_.advance(std::chrono::seconds(2));
   sessions_->tick();
-  ApplyRequest dry = request(8);
+  job::ApplyRequest dry = request(8);
   dry.dry_run = true;
   const auto asked = service_->swap(self_, dry, to_step({1, 0}), nullptr);
   ASSERT_TRUE(asked) << asked.error().message();
@@ -442,7 +442,7 @@ TEST_F(SwapTest, DryRunTellsThePaceOfTheFastestRank) {
 
 TEST_F(SwapTest, DryRunGivesStandingRanksOneStepPerSecond) {
   declare();
-  ApplyRequest dry = request(8);
+  job::ApplyRequest dry = request(8);
   dry.dry_run = true;
   const auto pace = [&] {
     const auto asked = service_->swap(self_, dry, to_step({1, 0}), nullptr);
@@ -489,7 +489,7 @@ TEST_F(SwapTest, OperatorsSwapIsRefusedBeforeARankHasJumped) {
 TEST_F(SwapTest, DryRunIsRefusedWhereTheSwapWouldBe) {
   const Rank rank = attach();
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 9));
-  ApplyRequest dry = request(8);
+  job::ApplyRequest dry = request(8);
   dry.dry_run = true;
   const auto asked = service_->swap(self_, dry, to_step({0, 5}), nullptr);
   ASSERT_FALSE(asked);
@@ -509,8 +509,8 @@ TEST_F(SwapTest, RollbackBeforeAPlannedStepOnlyDropsTheChange) {
   const JobSwap& job = back->jobs.front();
   EXPECT_EQ(job.version, 1U);
   EXPECT_TRUE(job.runs);
-  EXPECT_EQ(job.from, (StepAt{0, 0}));
-  EXPECT_EQ(job.replaces, (std::vector<PlannedChange>{{2, {0, 15}}}));
+  EXPECT_EQ(job.from, (job::StepAt{0, 0}));
+  EXPECT_EQ(job.replaces, (std::vector<job::PlannedChange>{{2, {0, 15}}}));
   EXPECT_EQ(back->pipeline.version, 1U);
   EXPECT_EQ(back->repeats, 1U);
   EXPECT_EQ(version(), 1U);
@@ -580,7 +580,7 @@ TEST_F(SwapTest, DroppedChangeLeavesEverythingWhenNothingCanBeWritten) {
 TEST_F(SwapTest, DroppedChangeIsPlannedWithoutATrialBatch) {
   declare();
   ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 9}), nullptr));
-  const auto drops = [&](StepAt at) {
+  const auto drops = [&](job::StepAt at) {
     const auto built = catalogue_->build(catalogue_->owner_for(self_.uid), request(4), nullptr);
     const auto planned = sessions_->plan_swaps(self_, *catalogue_->numbered(self_.uid, *built),
                                                to_step(at), nullptr);
@@ -600,11 +600,11 @@ TEST_F(SwapTest, RollbackCountsStepsByTheBatchesThatAreThere) {
   EXPECT_THAT(refused.error().message(), HasSubstr("epoch 0 has 14 steps; there is no step 15"));
   back.at.step = {0, 14};
   ASSERT_TRUE(service_->rollback(self_, "p", 1, back, nullptr));
-  EXPECT_EQ(phases().back().from, (StepAt{1, 0}));
+  EXPECT_EQ(phases().back().from, (job::StepAt{1, 0}));
 }
 
 TEST_F(SwapTest, RollbackTakesAStepThatOnlySmallerBatchesHave) {
-  ApplyRequest larger = request(4);
+  job::ApplyRequest larger = request(4);
   larger.yaml.replace(larger.yaml.find("size: 2"), 7, "size: 4");
   ASSERT_TRUE(service_->apply(self_, larger, nullptr));
   declare();
@@ -614,7 +614,7 @@ TEST_F(SwapTest, RollbackTakesAStepThatOnlySmallerBatchesHave) {
   allowed.at.step = {0, 12};  // of fifteen steps; ten without the change
   const auto back = service_->rollback(self_, "p", 2, allowed, nullptr);
   ASSERT_TRUE(back) << back.error().message();
-  EXPECT_EQ(phases().back().from, (StepAt{0, 12}));
+  EXPECT_EQ(phases().back().from, (job::StepAt{0, 12}));
 }
 
 TEST_F(SwapTest, RollbackBehindAPlannedStepChangesBackThere) {
@@ -624,7 +624,7 @@ TEST_F(SwapTest, RollbackBehindAPlannedStepChangesBackThere) {
   ASSERT_TRUE(back) << back.error().message();
   EXPECT_FALSE(back->jobs.front().runs);
   ASSERT_EQ(phases().size(), 3U);
-  EXPECT_EQ(phases().back().from, (StepAt{0, 15}));
+  EXPECT_EQ(phases().back().from, (job::StepAt{0, 15}));
   EXPECT_EQ(phases().back().pipeline_version, 3U);
 }
 

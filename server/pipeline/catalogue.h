@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/memory/buffer_memory.h"
+#include "base/mutex.h"
+#include "base/reaper.h"
+#include "base/status.h"
+#include "base/users/trusted_users.h"
+#include "base/users/user_permits.h"
+#include "engine/cache/sample_caches.h"
+#include "engine/plan/plan.h"
+#include "job/pipeline_id.h"
+#include "job/request.h"
+#include "op/registry.h"
+#include "source/file/access.h"
+#include "source/file/io_pool.h"
+#include "source/item/source.h"
+#include "source/order/cursor.h"
+#include "source/order/lengths.h"
+#include "source/order/sampler.h"
+
+namespace spdld::source {
+class MediaProber;
+class KeptDatasets;
+}  // namespace spdld::source
+
+namespace spdld::pipeline {
+
+class ListedSources;
+
+// A pipeline that can run: parsed, listed, compiled. Immutable; jobs pin the one that they run.
+struct PipelineVersion {
+  std::uint32_t version = 0;
+  job::PipelineOwner owner = {};
+  job::ApplyRequest request;
+  std::shared_ptr<const engine::Plan> plan;
+  std::shared_ptr<source::Source> source;
+  std::string content_digest;
+  // What its sample cache would do, if it asks for one.
+  std::optional<engine::CacheEstimate> cache = std::nullopt;
+  std::string work_digest;  // of the content but for what may be tuned while it runs
+  std::shared_ptr<ListedSources> listed = nullptr;  // with its variants'
+  Credentials reader = {};  // with whose rights `source` reads (source::Access::normalized)
+  // Of the source's items, where the shuffle goes by them; else null.
+  std::shared_ptr<const source::Lengths> lengths = nullptr;
+
+  const std::string& name() const { return plan->spec.name; }  // as its text has it
+  std::string id() const { return pipeline_id(owner, name()); }
+  source::Order order() const;
+  source::Sampler sampler(std::uint64_t seed) const;
+  // What its users should know though nothing failed: a slip in the text, a class without items.
+  std::vector<std::string> warnings() const;
+  std::uint64_t replace_budget() const;  // of a run: items that others may take the place of
+  // Of what its author wrote, whatever the dataset holds by now.
+  std::string text_digest() const;
+};
+using PipelinePtr = std::shared_ptr<const PipelineVersion>;
+
+// What a request says, before anything is listed.
+struct PipelineText {
+  std::string name;
+  std::string digest;                       // PipelineVersion::text_digest()
+  std::map<std::string, std::string> vars;  // as they are, given or not
+};
+
+// Whose files a variant has that reads from elsewhere than its base.
+enum class VariantFiles {
+  kAsListed,  // those that its variables had when this version was given them first
+  kNow,       // those that are there now
+};
+
+struct CatalogueOptions {
+  std::string state_dir;  // where listings are kept; empty: nowhere
+  source::AccessRules access = {};
+  std::vector<uid_t> admins;
+  std::int64_t max_pixels = std::numeric_limits<std::int64_t>::max();  // of an image; limits'
+  std::uint64_t row_memory_bytes = std::numeric_limits<std::uint64_t>::max();  // of a row; likewise
+  int listings_per_user = 4;                                                   // at once
+  std::size_t pipelines_per_user = 256;             // applied; not of trusted users
+  std::shared_ptr<BufferMemory> buffers = nullptr;  // of files that are read; null: unbounded
+  // Of what the items of datasets take.
+  std::shared_ptr<ListingMemory> memory = ListingMemory::unbounded();
+  // Tells what media files hold; outlives the catalogue. Null: clips of them are refused.
+  const source::MediaProber* prober = nullptr;
+  Reaper* reaper = nullptr;  // for sources that nobody has any more; it outlives them all
+};
+
+// The pipelines by id. Building one may take long (the listing); all else is quick. Thread-safe;
+// owned by the daemon, like the pool that its sources read with.
+class Catalogue {
+ public:
+  // Called while a dataset is listed; false gives up.
+  using Progress = std::function<bool(std::uint64_t items, const std::string& what)>;
+
+  // `io` and `caches` outlive it.
+  Catalogue(CatalogueOptions options, Registry registry, source::IoPool& io,
+            engine::SampleCaches& caches);
+  ~Catalogue();
+
+  // Text to a pipeline that could run, and that its submitter may read. Knows no names yet. Lists
+  // its data, unless the request names what was listed when it was applied: that is opened again.
+  Result<PipelinePtr> build(const job::PipelineOwner& owner, const job::ApplyRequest& request,
+                            const Progress& progress) SPDLD_EXCLUDES(mutex_);
+  Result<PipelineText> text_of(uid_t owner, const job::ApplyRequest& request);
+  // The owner of what this user applies or brings: for an admin, all users share it.
+  job::PipelineOwner owner_for(uid_t uid) const { return {.uid = uid, .shared = is_admin(uid)}; }
+  // The same pipeline with other variables, or another batch size, for who may read its data:
+  // kPermissionDenied for a reader who may not, even if nothing else differs. Lists nothing unless
+  // the variables change what is read.
+  Result<PipelinePtr> variant(const PipelinePtr& base,
+                              const std::map<std::string, std::string>& vars,
+                              std::optional<std::uint64_t> batch_size, const Credentials& reader,
+                              const Progress& progress,
+                              VariantFiles files = VariantFiles::kAsListed) SPDLD_EXCLUDES(mutex_);
+
+  // As it was kept: under its number, and with the batch size that it had. `reader`: with whose
+  // rights its data are read; none: as in ApplyRequest.
+  Result<PipelinePtr> rebuild(const job::PipelineOwner& owner, const job::ApplyRequest& request,
+                              std::uint32_t version, std::optional<std::uint64_t> batch_size,
+                              const std::optional<Credentials>& reader, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+  // It, numbered as put() would: the number that it has already if its content is what there is.
+  // Fails if the caller may not change it, or may not have another one.
+  Result<PipelinePtr> numbered(uid_t caller, const PipelinePtr& pipeline,
+                               std::uint32_t at_least = 1) const SPDLD_EXCLUDES(mutex_);
+
+  // Puts it under its id, as the next version; the same content stays the version it was.
+  // `at_least`: versions before were used by an earlier daemon.
+  Result<PipelinePtr> put(uid_t caller, PipelinePtr pipeline, std::uint32_t at_least = 1)
+      SPDLD_EXCLUDES(mutex_);
+  // Puts back what was there before the version that is there now, under its own number.
+  void take_back(const PipelinePtr& before) SPDLD_EXCLUDES(mutex_);
+  // What a loader brings that nobody has applied yet. One with the same text that another loader
+  // has put meanwhile stays instead.
+  Result<PipelinePtr> put_first(uid_t caller, const PipelinePtr& pipeline) SPDLD_EXCLUDES(mutex_);
+  // One that was applied and cannot be opened: until it is applied again, get() says why, and
+  // nothing else takes its place.
+  void put_lost(const std::string& id, uid_t owner, std::uint32_t version, Status why)
+      SPDLD_EXCLUDES(mutex_);
+  bool is_lost(const std::string& id) const SPDLD_EXCLUDES(mutex_);
+  PipelinePtr find(const std::string& id) const SPDLD_EXCLUDES(mutex_);
+  // Why it is lost, if it is, or that there is none of that id. `text`: what it was called.
+  Result<PipelinePtr> get(const std::string& id, uid_t caller, const std::string& text) const
+      SPDLD_EXCLUDES(mutex_);
+  std::vector<PipelinePtr> all() const SPDLD_EXCLUDES(mutex_);
+  // Whether remove() would do it.
+  Status check_remove(uid_t caller, const std::string& id) const SPDLD_EXCLUDES(mutex_);
+  Status remove(uid_t caller, const std::string& id) SPDLD_EXCLUDES(mutex_);
+
+  // What `text` may mean to the caller (pipeline_ids()), and of that what exists or is lost.
+  Result<std::vector<std::string>> ids(uid_t caller, const std::string& text) const;
+  Result<std::vector<std::string>> known_ids(uid_t caller, const std::string& text) const
+      SPDLD_EXCLUDES(mutex_);
+  // The first of known_ids(). kNotFound, with the names that there are, if there is none.
+  Result<std::string> resolve(uid_t caller, const std::string& text) const SPDLD_EXCLUDES(mutex_);
+  // resolve() and get().
+  Result<PipelinePtr> named(uid_t caller, const std::string& text) const SPDLD_EXCLUDES(mutex_);
+  // The shortest name by which this caller can ask for the pipeline.
+  std::string name_for(uid_t caller, const std::string& id) const SPDLD_EXCLUDES(mutex_);
+  // The caller's own and the shared ones; to admins all.
+  std::vector<PipelinePtr> visible_to(uid_t caller) const SPDLD_EXCLUDES(mutex_);
+
+  // What this caller should know of the pipelines that it sees, though nothing failed: a listing
+  // that could not be kept, a class without items.
+  std::vector<std::string> warnings(uid_t caller) const SPDLD_EXCLUDES(mutex_);
+  // Those of data that none of the caller's pipelines reads are not named to it.
+  std::vector<engine::SampleCache::Snapshot> cache_snapshots(uid_t caller) const
+      SPDLD_EXCLUDES(mutex_);
+  // Looks whether its data are still as they were listed, and counts what is there if they are not:
+  // that is a warning until they are, or the pipeline is applied again. Returns the warning, empty
+  // if there is none. Reads directories, which may block.
+  std::string look_for_changes(const PipelineVersion& pipeline, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+  // The listings that are open, or that variables would open again.
+  std::set<std::string> listings_in_use() const SPDLD_EXCLUDES(mutex_);
+  // Removes those that are not, and that are none of `used` either.
+  Status collect_listings(const std::set<std::string>& used) SPDLD_EXCLUDES(mutex_);
+  bool is_admin(uid_t uid) const;
+  // How many each user has applied; those who have none are left out. What only a loader brought
+  // does not count.
+  std::map<uid_t, std::size_t> applied_by_users() const SPDLD_EXCLUDES(mutex_);
+  std::size_t pipelines_per_user() const { return options_.pipelines_per_user; }
+  // Who may have as many pipelines and jobs as it likes.
+  const TrustedUsers& trusted() const { return trusted_; }
+  // Datasets that are listed now, by user.
+  const UserPermits& listings() const { return listings_; }
+  const BufferMemory* buffers() const { return options_.buffers.get(); }  // null: unbounded
+  const ListingMemory& listing_memory() const { return *options_.memory; }
+  // For a run of it; null if it is to have none.
+  Result<std::shared_ptr<engine::SampleCache>> open_cache(const PipelineVersion& pipeline) const;
+  const Registry& registry() const { return registry_; }
+
+ private:
+  Result<spdld::spec::PipelineSpec> parse(uid_t owner, const job::ApplyRequest& request);
+  // Lists for `reader`, once that user lists few enough others. `dataset` and `reader`: as
+  // SourceOptions has them. `of`: where it goes, with its warnings. `varied`: what this is a
+  // variant of, if it is one.
+  Result<std::shared_ptr<source::Source>> open_source(
+      const spdld::spec::PipelineSpec& spec, const job::PipelineOwner& owner,
+      const std::string& dataset, ListedSources& of, const PipelineVersion* varied,
+      const Credentials& reader, const Progress& progress) SPDLD_EXCLUDES(mutex_);
+  std::string change_of(const PipelineVersion& pipeline, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+  // `lengths`: of the source's items, by what the shuffle says; null: they are read, if it does.
+  Result<PipelinePtr> assemble(const job::PipelineOwner& owner, const job::ApplyRequest& request,
+                               spdld::spec::PipelineSpec spec,
+                               std::shared_ptr<source::Source> source,
+                               std::shared_ptr<ListedSources> listed, Credentials reader,
+                               std::shared_ptr<const source::Lengths> lengths = nullptr);
+  Result<PipelinePtr> build(const job::PipelineOwner& owner, const job::ApplyRequest& request,
+                            const Credentials& reader, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+  // The same for another reader; asks anew whether that one may list it.
+  Result<PipelinePtr> read_by(const PipelinePtr& base, const Credentials& reader) const;
+  std::shared_ptr<source::Source> shared(std::unique_ptr<source::Source> source) const;
+  Status check_limits(const engine::Plan& plan) const;
+  Status absent(uid_t caller, const std::string& text) const SPDLD_EXCLUDES(mutex_);
+  std::map<uid_t, std::size_t> count_applied() const SPDLD_REQUIRES(mutex_);
+  Status check_room(uid_t caller, const PipelineVersion& pipeline) const SPDLD_REQUIRES(mutex_);
+  Status may_change(uid_t caller, const std::string& id) const;
+  Result<PipelinePtr> number(uid_t caller, const PipelinePtr& pipeline,
+                             std::uint32_t at_least) const SPDLD_REQUIRES(mutex_);
+
+  const CatalogueOptions options_;
+  const Registry registry_;
+  source::IoPool& io_;
+  engine::SampleCaches& caches_;
+  const TrustedUsers trusted_;
+  UserPermits listings_;
+  const std::unique_ptr<source::KeptDatasets> kept_;  // null: nothing is kept
+  mutable Mutex mutex_;
+  std::map<std::string, PipelinePtr> pipelines_ SPDLD_GUARDED_BY(mutex_);  // by id
+  struct Lost {
+    uid_t owner = 0;
+    std::uint32_t version = 0;
+    Status why;
+  };
+  std::map<std::string, Lost> lost_ SPDLD_GUARDED_BY(mutex_);
+};
+
+}  // namespace spdld::pipeline

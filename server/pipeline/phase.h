@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "engine/cache/sample_cache.h"
+#include "engine/run.h"
+#include "op/order_spec.h"
+#include "pipeline/catalogue.h"
+
+namespace spdld::pipeline {
+
+// What a job runs from one of its steps on: a version of its pipeline, in the job's variables and
+// with its seed. Immutable but for the run's limits; shared by the job's timeline and its streams.
+struct Phase {
+  std::uint64_t items = 0;
+  Tail tail = Tail::kDrop;
+  std::uint64_t batch = 0;  // rows a shard
+  // Two phases of the same content make the same bytes at the same place.
+  std::string content;
+  std::uint64_t seed = 0;
+  PipelinePtr pipeline;
+  // Variables that an operator gave for this job: its own values of them do not count meanwhile.
+  std::set<std::string> overrides;
+  std::shared_ptr<engine::Run> run;
+  // Of the run's cache, until the job ends; null: it has none.
+  std::shared_ptr<engine::SampleCache::Use> cache_use;
+
+  bool same_content(const Phase& other) const {
+    return seed == other.seed && content == other.content;
+  }
+  bool same_order(const Phase& other) const { return order_text() == other.order_text(); }
+  // What identifies the order to a cursor, and lets its error say how many items there were.
+  std::string order_text() const;
+  std::uint32_t version() const { return pipeline == nullptr ? 0 : pipeline->version; }
+  // With whose rights its run reads.
+  Credentials reader() const { return pipeline == nullptr ? Credentials() : pipeline->reader; }
+};
+using PhasePtr = std::shared_ptr<const Phase>;
+
+}  // namespace spdld::pipeline

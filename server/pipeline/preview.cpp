@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/preview.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+namespace spdld::pipeline {
+namespace {
+
+// Where the rows of a field lie that is not dense.
+PreviewView::Packed packed_rows(const std::byte* slot, const wire::FieldLayout& field,
+                                std::uint64_t rows) {
+  PreviewView::Packed packed;
+  if (field.kind == FieldKind::kDense) return packed;
+  packed.begins.resize(rows + 1);
+  std::memcpy(packed.begins.data(), slot + field.offsets_offset, (rows + 1) * sizeof(std::int64_t));
+  for (std::uint64_t& begin : packed.begins) begin *= wire::dtype_bytes(field.dtype);
+  if (field.shapes_offset == 0) return packed;
+  packed.shapes.resize(rows * field.ndim);
+  std::memcpy(packed.shapes.data(), slot + field.shapes_offset,
+              packed.shapes.size() * sizeof(std::int64_t));
+  return packed;
+}
+
+}  // namespace
+
+Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
+                                 Trials& trials, const BatchProgress& progress) {
+  const engine::Plan& plan = *pipeline.plan;
+  if (plan.tasks.empty())
+    return error(Code::kFailedPrecondition,
+                 "pipeline '" + plan.spec.name +
+                     "' delivers encoded bytes: add a decode stage to see pictures");
+  rows = std::clamp<std::uint64_t>(rows, 1, std::min(pipeline.source->size(), plan.layout.rows()));
+  SPDLD_ASSIGN(const MadeBatch made, trials.make_first(user, pipeline, rows, progress));
+  const std::byte* const slot = made.slot.get();
+
+  PreviewView view;
+  view.tensors = plan.tensors;
+  view.classes = pipeline.source->classes();
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    const wire::FieldLayout& field = plan.layout.fields()[i];
+    view.packed.push_back(packed_rows(slot, field, rows));
+    const std::uint64_t bytes = plan.tensors[i].kind == FieldKind::kDense
+                                    ? rows * plan.layout.row_bytes(i)
+                                    : view.packed.back().begins.back();
+    const std::byte* const first = slot + field.offset;
+    view.data.emplace_back(first, first + bytes);
+  }
+  const wire::FieldLayout& index = plan.layout.fields()[plan.tensors.size()];
+  view.indices.resize(rows);
+  std::memcpy(view.indices.data(), slot + index.offset, rows * sizeof(std::int64_t));
+  for (const std::int64_t item : view.indices)
+    view.uris.push_back(pipeline.source->read_uri(static_cast<std::uint64_t>(item)));
+  return view;
+}
+
+}  // namespace spdld::pipeline

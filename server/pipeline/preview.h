@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "pipeline/catalogue.h"
+#include "pipeline/preview_view.h"
+#include "pipeline/trial.h"
+
+namespace spdld::pipeline {
+
+// Makes the first `rows` rows of epoch 0 for this user. Blocks until they are there, or `progress`
+// gives up.
+Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
+                                 Trials& trials, const BatchProgress& progress);
+
+}  // namespace spdld::pipeline

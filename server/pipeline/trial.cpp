@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/trial.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text/counted.h"
+#include "engine/run.h"
+
+namespace spdld::pipeline {
+namespace {
+
+// What a trial may write to beside the arenas' budget.
+constexpr std::uint64_t kTrialBytes = std::uint64_t{256} << 20;
+constexpr int kMostOfUser = 2;
+
+// A permit, and what it is given back to.
+struct Permitted {
+  std::shared_ptr<UserPermits> permits;
+  UserPermits::Permit permit;
+};
+
+std::string replaced_text(const PipelineVersion& pipeline,
+                          const std::vector<engine::LoggedFailure>& failures) {
+  const engine::FailureFacts& first = failures.front().facts;
+  return "pipeline '" + pipeline.name() + "': in a first batch " +
+         counted(failures.size(), "item") +
+         " could not be made, and on_error has had others take the place; the first: " +
+         (first.sample ? first.sample->uri + ": " : "") + first.message;
+}
+
+}  // namespace
+
+Trials::Trials(engine::Executor& executor, const Clock& clock)
+    : executor_(executor), clock_(clock), permits_(std::make_shared<UserPermits>(kMostOfUser)) {}
+
+Result<MadeBatch> Trials::make(uid_t user, const PipelineVersion& pipeline,
+                               const std::shared_ptr<engine::Run>& run, job::StepAt at,
+                               const source::BatchRows& rows, const BatchProgress& progress) {
+  auto permit = permits_->take(user, [&] {
+    return !progress || progress(0, "rows of a first batch (others of this user are being made)");
+  });
+  if (!permit) return error(Code::kCancelled, "nobody waits for the batch any more");
+  return make_one_batch(
+      run,
+      {.at = at,
+       .rows = rows,
+       .replace_budget = pipeline.replace_budget(),
+       .held = std::make_shared<Permitted>(Permitted{permits_, *std::move(permit)})},
+      executor_, progress);
+}
+
+Result<MadeBatch> Trials::make_first(uid_t user, const PipelineVersion& pipeline,
+                                     std::uint64_t rows, const BatchProgress& progress) {
+  const engine::Plan& plan = *pipeline.plan;
+  const std::uint64_t items = pipeline.source->size();
+  const std::uint64_t seed = plan.spec.seed;
+  rows = std::clamp<std::uint64_t>(rows, 1, std::min(items, plan.layout.rows()));
+  const auto run =
+      std::make_shared<engine::Run>(pipeline.plan, pipeline.source, pipeline.sampler(seed), seed,
+                                    executor_.pool(), engine::RunLimits{}, clock_);
+  return make(user, pipeline, run, {}, {.first = 0, .rows = rows, .valid = rows}, progress);
+}
+
+Result<std::vector<std::string>> Trials::first_batch(uid_t user, const PipelineVersion& pipeline,
+                                                     const BatchProgress& progress) {
+  const engine::Plan& plan = *pipeline.plan;
+  const std::uint64_t row_bytes =
+      std::max<std::uint64_t>(plan.layout.slot_bytes() / plan.layout.rows(), 1);
+  const auto made = make_first(user, pipeline, kTrialBytes / row_bytes, progress);
+  if (!made)
+    return tl::unexpected<Status>(made.error().with_context("a first batch could not be made"));
+  std::vector<std::string> warnings;
+  if (!made->failures.empty()) warnings.push_back(replaced_text(pipeline, made->failures));
+  return warnings;
+}
+
+}  // namespace spdld::pipeline

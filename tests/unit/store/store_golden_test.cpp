@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store's file is that of tests/goldens/state.sql: its tables, and a row of each kind.
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "store/store.h"
+#include "tests/support/scratch_dir.h"
+
+namespace spdld::store {
+namespace {
+
+constexpr char kGolden[] = SPDLD_SOURCE_DIR "/tests/goldens/state.sql";
+
+class Database {
+ public:
+  explicit Database(const std::string& path) { sqlite3_open(path.c_str(), &db_); }
+  ~Database() { sqlite3_close(db_); }
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  void run(const std::string& sql) {
+    EXPECT_EQ(sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+        << sqlite3_errmsg(db_);
+  }
+  std::vector<std::vector<std::string>> rows(const std::string& sql) {
+    std::vector<std::vector<std::string>> rows;
+    sqlite3_stmt* statement = nullptr;
+    EXPECT_EQ(sqlite3_prepare_v2(db_, sql.c_str(), -1, &statement, nullptr), SQLITE_OK);
+    while (sqlite3_step(statement) == SQLITE_ROW) {
+      auto& row = rows.emplace_back();
+      for (int column = 0; column < sqlite3_column_count(statement); ++column)
+        row.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(statement, column)));
+    }
+    sqlite3_finalize(statement);
+    return rows;
+  }
+  // SQL that makes this database.
+  std::string dump() {
+    std::ostringstream out;
+    for (const char* pragma : {"application_id", "user_version"})
+      out << "PRAGMA " << pragma << " = " << rows(std::string("PRAGMA ") + pragma)[0][0] << ";\n";
+    for (const auto& table : rows("SELECT name, sql FROM sqlite_master WHERE sql <> '' ORDER BY 1"))
+      out << dump_table(table[0], table[1]);
+    return std::move(out).str();
+  }
+
+ private:
+  std::string dump_table(const std::string& name, const std::string& sql) {
+    std::string values;
+    for (const auto& column : rows("SELECT name FROM pragma_table_info('" + name + "')"))
+      values += (values.empty() ? "quote(" : " || ',' || quote(") + column[0] + ")";
+    std::string out = sql + ";\n";
+    for (const auto& row : rows("SELECT " + values + " FROM " + name + " ORDER BY 1"))
+      out += "INSERT INTO " + name + " VALUES (" + row[0] + ");\n";
+    return out;
+  }
+
+  sqlite3* db_ = nullptr;
+};
+
+job::ApplyRequest request() {
+  job::ApplyRequest request;
+  request.yaml = "pipeline: train\n";
+  request.file = "/etc/spdld/train.yaml";
+  request.vars = {{"size", "224"}};
+  request.env = {{"HOME", "/root"}};
+  request.dataset = "files-1";
+  request.bucket_run = 128;
+  request.from_loader = true;
+  request.reader = Credentials{.uid = 1000, .gid = 1001, .groups = {27, 100}};
+  return request;
+}
+
+const job::JobKey kKey{.uid = 1000, .job = "run", .pipeline = "1000/train"};
+
+StoredJob job() {
+  const std::vector<StoredCut> cuts{{.from = {0, 0}, .position = 0, .num_shards = 2, .phase = 0},
+                                    {.from = {3, 5},
+                                     .position = 640,
+                                     .num_shards = 3,
+                                     .phase = 0,
+                                     .left_out = 1,
+                                     .anew_from = 2}};
+  StoredJob job;
+  job.key = kKey;
+  job.declared = true;
+  job.incarnation = 3;
+  job.seed = 0xffffffffffffffff;
+  job.replicas = 4;
+  job.epochs = job::EpochMode::kManual;
+  job.open_epochs = 4;
+  job.max_epochs = 90;
+  job.limits = {.weight = 2.5, .cpus = 3, .bytes = 1 << 20};
+  job.vars = {{"size", "192"}};
+  job.first_vars = {{"size", "224"}};
+  job.batch_size = 32;
+  job.start = {2, 17};
+  job.phases = {{.version = 2,
+                 .owner = 1000,
+                 .request = request(),
+                 .batch_size = 48,
+                 .overrides = {"size"},
+                 .reader = {.uid = 1000, .gid = 1001, .groups = {27, 100}}}};
+  job.cuts = cuts;
+  job.moves = {{.number = 1, .after = 0, .from = {1, 0}, .to = {4, 2}, .before = cuts}};
+  job.move_count = 1;
+  job.live = {{0, 0}, {2, 1}};
+  job.done = {{0, 1}};
+  job.frontiers = {{.member = {2, 1}, .at = {3, 9}}};
+  job.kept_unix_ms = 1'700'000'000'000;
+  StoredEnd& end = job.end.emplace();
+  end.end = job::EndView{.unix_ms = 1'700'000'000'001, .how = "failed: it's over", .at = {3, 7}};
+  job::StageView& stage = end.stages.emplace_back();
+  stage.stage = "fetch";
+  stage.jpeg = {.indexed = 1, .from_begin = 2, .by_libjpeg = 3, .by_coefficients = 4, .recoded = 5};
+  job.failures = {
+      {.number = 1,
+       .facts = {.unix_ms = 1'700'000'000'002,
+                 .sample =
+                     engine::FailedSample{
+                         .epoch = 1, .position = 2, .item = 9, .uri = "a.jpg", .replaced_by = 4},
+                 .code = "DATA_LOSS",
+                 .message = "truncated",
+                 .ended_stream = false}}};
+  return job;
+}
+
+void fill(Store& store) {
+  ASSERT_TRUE(
+      store
+          .put_pipeline({.id = "1000/train", .version = 2, .owner = 1000, .request = request()},
+                        {.version = 2,
+                         .applied_unix_ms = 1'700'000'000'000,
+                         .applied_by = 1000,
+                         .content_digest = "d1",
+                         .note = "rollback to 1",
+                         .request = request()})
+          .ok());
+  ASSERT_TRUE(store.put_file("/etc/spdld/train.yaml", "f1").ok());
+  ASSERT_TRUE(store
+                  .put_jobs({job()}, {{.key = kKey,
+                                       .at = {3, 7},
+                                       .position = 896,
+                                       .order = "order",
+                                       .kept_unix_ms = 1'700'000'000'000}})
+                  .ok());
+  ASSERT_TRUE(store.add_replaced(kKey, 9).ok());
+}
+
+std::string golden() {
+  std::ostringstream text;
+  text << std::ifstream(kGolden).rdbuf();
+  return std::move(text).str();
+}
+
+class StoreGoldenTest : public ::testing::Test {
+ protected:
+  test::ScratchDir scratch_;
+  const std::string file_ = scratch_.path() + "/spdld.sqlite";
+};
+
+// A difference that is meant raises kSchemaVersion (server/store/store_open.cpp), and the new
+// text, which is printed, is the golden file.
+TEST_F(StoreGoldenTest, FileThatIsWrittenIsTheGoldenOne) {
+  fill(**Store::open(scratch_.path()));
+  EXPECT_EQ(Database(file_).dump(), golden());
+}
+
+TEST_F(StoreGoldenTest, GoldenFileIsReadAndGivenBack) {
+  Database(file_).run(golden());
+  {
+    const auto store = Store::open(scratch_.path());
+    ASSERT_TRUE(store) << store.error().message();
+    EXPECT_EQ((*store)->file_digest("/etc/spdld/train.yaml").value(), "f1");
+    EXPECT_EQ((*store)->pipelines()->front().request.dataset, "files-1");
+    EXPECT_EQ((*store)->history("1000/train")->front().note, "rollback to 1");
+    EXPECT_EQ((*store)->position(kKey)->value().position, 896U);
+    EXPECT_EQ((*store)->replaced(kKey)->count(9), 1U);
+    EXPECT_EQ((*store)->ended_jobs(1000)->front().end.how, "failed: it's over");
+    EXPECT_EQ((*store)->failures(1000)->front().failure, job().failures.front());
+    // All that a job is, once around.
+    const auto kept = (*store)->job(kKey);
+    ASSERT_TRUE(kept) << kept.error().message();
+    ASSERT_TRUE((*store)->put_jobs({kept->value()}).ok());
+  }
+  EXPECT_EQ(Database(file_).dump(), golden());
+}
+
+}  // namespace
+}  // namespace spdld::store
