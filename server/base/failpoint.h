@@ -48,6 +48,7 @@ inline constexpr std::array kPoints{
     Point{"source.file.open", true},
     Point{"source.file.read", true},
     Point{"source.listing.write", true},  // the index of a dataset, before its bytes are kept
+    Point{"store.commit", false},         // what changes is in SQLite's hands, not on disk
 };
 
 // The place of a name in kPoints; what is not there, or asks for what it cannot have, is an error

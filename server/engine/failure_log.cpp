@@ -41,7 +41,7 @@ Status FailureLog::admit(const SampleFailure& failure, bool& is_new) {
                       " replaced already, which is all that on_error.budget allows: "
                       "look at 'spdlctl get failures', mend the data or raise the budget");
   add(facts_of(failure));
-  replaced_.insert(failure.item);
+  if (replaced_.insert(failure.item).second) replaced_here_.push_back(failure.item);
   return {};
 }
 
@@ -74,6 +74,11 @@ std::vector<LoggedFailure> FailureLog::behind(std::uint64_t number) const {
     return known.number > number;
   });
   return {first, recent_.end()};
+}
+
+std::vector<std::uint64_t> FailureLog::replaced_behind(std::size_t known) const {
+  MutexLock lock(mutex_);
+  return {replaced_here_.begin() + static_cast<std::ptrdiff_t>(known), replaced_here_.end()};
 }
 
 std::string FailureLog::last_end() const {

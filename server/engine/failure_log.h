@@ -67,6 +67,8 @@ class FailureLog {
   std::vector<LoggedFailure> recent() const;
   // Those of them behind `number`.
   std::vector<LoggedFailure> behind(std::uint64_t number) const;
+  // Items that were replaced since this log was made, but for the first `known` of them.
+  std::vector<std::uint64_t> replaced_behind(std::size_t known) const;
   // The message of what ended a stream last; empty: nothing has.
   std::string last_end() const;
 
@@ -77,6 +79,7 @@ class FailureLog {
   mutable Mutex mutex_;
   std::uint64_t last_number_ SPDLD_GUARDED_BY(mutex_);
   std::set<std::uint64_t> replaced_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<std::uint64_t> replaced_here_ SPDLD_GUARDED_BY(mutex_);  // of them, in order
   std::deque<LoggedFailure> recent_ SPDLD_GUARDED_BY(mutex_);
   std::string last_end_ SPDLD_GUARDED_BY(mutex_);
 };

@@ -31,9 +31,9 @@ Result<PlannedSwap> Sessions::apply_vars(const SessionPtr& session,
     MutexLock lock(mutex_);
     if (yet_to_jump(*job) != nullptr)
       return tl::unexpected<Status>(check_settled(*job, Code::kUnavailable));
-    base = job->timeline.last_phase()->pipeline;
-    vars.own.insert(job->vars.begin(), job->vars.end());
-    vars.overrides = job->timeline.last_phase()->overrides;
+    base = job->state.timeline.last_phase()->pipeline;
+    vars.own.insert(job->state.vars.begin(), job->state.vars.end());
+    vars.overrides = job->state.timeline.last_phase()->overrides;
     for (const auto& [name, value] : wish.vars) vars.overrides.erase(name);
   }
   SwapRequest request{.job = job->key.job,

@@ -81,19 +81,17 @@ Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest r
   SPDLD_ASSIGN(const pipeline::PipelinePtr base, pipeline_for(session, request));
   const Peer& peer = session->connection->peer();
   job::JobKey key{.uid = peer.uid, .job = request.job, .pipeline = base->id()};
-  Known known;
+  JobPtr known;
   if (key.job.empty()) {
     key.job = "private-" + std::to_string(peer.pid) + "-" + std::to_string(session->id);
   } else {
-    keep_end(key);
     SPDLD_ASSIGN(known, revive(key, request, peer));
   }
   // A job that goes on needs none of it: it may run an earlier text, with other variables.
   const auto pipeline =
       deps_.catalogue.variant(base, request.vars, request.batch_size, peer, progress_to(session));
   SPDLD_ASSIGN(const stream::Readings readings, readings_for(key, peer, progress_to(session)));
-  SPDLD_TRY(claim(session, key, pipeline, request, known.job, readings));
-  if (known.begins_anew) forget_run(key);
+  SPDLD_TRY(claim(session, key, pipeline, request, known, readings));
   const pipeline::PipelinePtr runs = look_at_data(session);
   const std::vector<std::string> told = runs->warnings();
   for (bool begun = false; !begun;) {
@@ -116,7 +114,7 @@ pipeline::PipelinePtr Sessions::look_at_data(const SessionPtr& session) {
   std::vector<pipeline::PipelinePtr> pipelines;
   {
     MutexLock lock(mutex_);
-    for (const stream::Timeline::Cut& cut : session->job->timeline.cuts())
+    for (const stream::Timeline::Cut& cut : session->job->state.timeline.cuts())
       pipelines.push_back(cut.phase->pipeline);
   }
   for (const pipeline::PipelinePtr& pipeline : pipelines) pipeline->source->look_again();
@@ -155,7 +153,9 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
                       .alone = job.is_private,
                       .passage = place.passage,
                       .jumps = std::move(jumps),
-                      .open_epochs = job.open_epochs,
+                      .granted = job.is_private ? Job::kNoEnd : 0,
+                      .ask_for_grant = [this] { keep_soon(); },
+                      .open_epochs = job.state.open_epochs,
                       .last_known = job.last_known(),
                       .uid = session.connection->peer().uid,
                       .job = job.tag,
@@ -214,6 +214,7 @@ Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRe
   std::shared_ptr<Consumer> consumer;
   {
     MutexLock lock(mutex_);
+    await_written(session->job->key);
     if (session->closed) return error(Code::kCancelled, "the consumer left while it attached");
     // What it would be given, the next daemon would not know of. It comes again by itself.
     if (suspended_) return error(Code::kUnavailable, "the daemon is stopping");
@@ -231,8 +232,8 @@ Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRe
     // A cursor says where its place is now that others do not know.
     const bool instead =
         request.start == wire::StartMode::kCursor &&
-        (job.awaited.contains(session->member) || job.frontiers.returns(session->member));
-    job.frontiers.begin(session->member, consumer->view().next, instead);
+        (job.awaited.contains(session->member) || job.state.frontiers.returns(session->member));
+    job.state.frontiers.begin(session->member, consumer->view().next, instead);
     job.left.erase(session->member);
     job.awaited.erase(session->member);
     if (!job.began) job.began = deps_.clock.now();
@@ -243,7 +244,7 @@ Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRe
     }
     welcome(*session);
   }
-  keep_attached(session);
+  keep_soon();
   consumer->begin();
   return true;
 }

@@ -116,12 +116,11 @@ Result<pipeline::PipelinePtr> Sessions::brought_by(const SessionPtr& session,
   if (before != nullptr && request.replace != delivery::Replace::kNever)
     return replacing_(session->connection->peer(), built, progress_to(session));
   SPDLD_TRY(make_room_for_brought(uid));
-  MutexLock writing(records_);
   SPDLD_ASSIGN(const pipeline::PipelinePtr put, catalogue.put_first(uid, built));
-  if (Status kept = deps_.store.put_pipeline(stored_pipeline(*put),
-                                             stored_revision(*put, uid, "from a loader"));
-      !kept.ok())
-    spdlog::warn("{}; a restart will not know pipeline '{}'", kept.message(), put->id());
+  {
+    MutexLock lock(mutex_);
+    brought_.push_back({stored_pipeline(*put), stored_revision(*put, uid, "from a loader")});
+  }
   log::info({.pipeline = put->id(), .uid = uid},
             "pipeline '{}' version {}: {}, brought by a loader", put->id(), put->version,
             counted(put->source->size(), "item"));

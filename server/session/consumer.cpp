@@ -19,6 +19,7 @@ Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection
       uid_(options.uid),
       job_(options.job),
       gpu_may_have_room_(options.gpu_may_have_room),
+      ask_for_grant_(std::move(options.ask_for_grant)),
       meter_(std::move(options.meter)),
       judge_(std::move(options.judge)),
       gain_(std::move(options.gain)),
@@ -36,7 +37,8 @@ Consumer::Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection
       halt_(jumps_.empty() ? options.halt : jumps_.front().from),
       open_epochs_(options.open_epochs),
       last_known_(options.last_known),
-      to_send_(options.start) {}
+      to_send_(options.start),
+      granted_(options.granted) {}
 
 Status Consumer::connect(stream::DeviceReserve* reserve) {
   MutexLock lock(mutex_);
@@ -142,7 +144,7 @@ void Consumer::pump() {
       take_up_leg();
       continue;
     }
-    if (legs_.empty() || leases_.size() >= credits_) return;
+    if (legs_.empty() || leases_.size() >= credits_ || batches_ >= granted_) return;
     const stream::Stream& stream = *legs_.front().stream;
     const auto taken = legs_.front().stream->take(holder(), to_send_);
     if (!taken) return;
@@ -167,6 +169,9 @@ void Consumer::pump() {
     }
     send(*taken);
     ++to_send_.step;
+    if (batches_ < ask_at_) continue;
+    ask_at_ = std::numeric_limits<std::uint64_t>::max();
+    ask_for_grant_();
   }
 }
 
@@ -286,6 +291,13 @@ void Consumer::release(std::uint64_t id) {
   pool->freed();
 }
 
+void Consumer::grant(std::uint64_t sent, std::uint64_t ahead) {
+  MutexLock lock(mutex_);
+  granted_ = std::max(granted_, sent + ahead);
+  ask_at_ = std::max(batches_ + 1, sent + ahead / 2);
+  pump();
+}
+
 void Consumer::open_epochs(std::uint64_t count, bool last_known) {
   MutexLock lock(mutex_);
   open_epochs_ = count;
@@ -371,6 +383,9 @@ std::string Consumer::waits_for() const {
     return "epoch " + std::to_string(to_send_.epoch) +
            " has not been opened yet: 'spdlctl job advance' does it";
   }
+  if (holds_) return "its job is being changed, and that is not on disk yet";
+  if (batches_ >= granted_)
+    return "where its job is must be on disk first, and the disk of state_dir takes its time";
   if (pending_ && to_send_ >= pending_->first())
     return "another version of the pipeline begins here, and its apply is not on disk yet";
   return legs_.empty() ? std::string() : legs_.front().stream->waits_for(holder());
@@ -436,6 +451,8 @@ Consumer::View Consumer::view() const {
     view.ready += readable.batches;
     if (!readable.to_its_end) break;
   }
+  view.ready = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(view.ready, granted_ - std::min(granted_, batches_)));
   for (const auto& pool : pools()) view.arena_bytes += pool->arena().total_bytes();
   return view;
 }

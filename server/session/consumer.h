@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,8 +54,12 @@ struct ConsumerOptions {
   bool alone = false;              // in its job, for ever: nobody keeps step with it
   std::uint32_t passage = 0;       // of the job, that `start` is in
   std::vector<Jump> jumps = {};    // yet to come, one after the other
-  std::uint64_t open_epochs = 0;   // epochs [0, open_epochs) may be made
-  bool last_known = false;         // open_epochs is the job's end, not a gate that will open
+  // So many batches may be sent to it until grant(): 0 until its job's record says that it reads.
+  std::uint64_t granted = std::numeric_limits<std::uint64_t>::max();
+  // Called under the consumer's lock where half of them are sent. Returns at once.
+  std::function<void()> ask_for_grant = nullptr;
+  std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made
+  bool last_known = false;        // open_epochs is the job's end, not a gate that will open
   uid_t uid = 0;
   stream::JobTag job = 0;
   // Where it reads what its pipeline delivers to a GPU; null: all is read in main memory.
@@ -102,6 +108,8 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   // What is connected from now on, of a pipeline that delivers to GPUs, is read there.
   void read_on(delivery::DeviceMemoryPtr gpu) SPDLD_EXCLUDES(mutex_);
   bool has_gpu() const SPDLD_EXCLUDES(mutex_);
+  // The record on disk allows `ahead` more batches than the `sent` that View::batches told of.
+  void grant(std::uint64_t sent, std::uint64_t ahead) SPDLD_EXCLUDES(mutex_);
   void open_epochs(std::uint64_t count, bool last_known) SPDLD_EXCLUDES(mutex_);
   // The first step that nothing has been begun of. Nothing further is begun until go_on(); where
   // the consumer asks to go meanwhile, it goes then.
@@ -280,6 +288,7 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   const uid_t uid_;
   const stream::JobTag job_;
   const bool gpu_may_have_room_;
+  const std::function<void()> ask_for_grant_;
   const std::shared_ptr<stream::ByteMeter> meter_;
   const std::shared_ptr<stream::FailureJudge> judge_;
   const std::shared_ptr<SharingGain> gain_;
@@ -325,6 +334,8 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
   bool told_last_ SPDLD_GUARDED_BY(mutex_) = false;  // that the job has no further epoch
   std::uint64_t batches_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::uint64_t granted_ SPDLD_GUARDED_BY(mutex_);  // of these
+  std::uint64_t ask_at_ SPDLD_GUARDED_BY(mutex_) = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t rows_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t bad_releases_ SPDLD_GUARDED_BY(mutex_) = 0;
   delivery::WaitedNotice waiting_ SPDLD_GUARDED_BY(mutex_);

@@ -67,25 +67,27 @@ void Frontiers::restore(const std::vector<store::StoredFrontier>& record) {
   for (const store::StoredFrontier& of : record) entries_[of.member] = {.at = of.at, .kept = of.at};
 }
 
-bool Frontiers::covered(job::Member member, const stream::Timeline& timeline) const {
-  const auto known = entries_.find(member);
-  return known != entries_.end() && known->second.kept &&
-         *known->second.kept >= timeline.further(known->second.at, kLeastLead / 2);
-}
-
-bool Frontiers::outrun(const stream::Timeline& timeline, const std::set<job::Member>& reading) {
-  std::uint64_t pace = 0;
-  for (auto& [member, entry] : entries_) {
-    pace = std::max(pace, entry.batches - entry.counted);
-    entry.counted = entry.batches;
+bool Frontiers::outrun(const stream::Timeline& timeline, const std::set<job::Member>& reading,
+                       bool paces) {
+  if (paces) {
+    std::uint64_t pace = 0;
+    for (auto& [member, entry] : entries_) {
+      pace = std::max(pace, entry.batches - entry.counted);
+      entry.counted = entry.batches;
+    }
+    // A job that slows down may be fast again soon.
+    lead_ = std::clamp(std::max(kLeadSeconds * pace, lead_ / 2), kLeastLead, kMostLead);
   }
-  // A job that slows down may be fast again soon.
-  lead_ = std::max({kLeastLead, kLeadSeconds * pace, lead_ / 2});
-  return std::any_of(entries_.begin(), entries_.end(), [&](const auto& known) {
-    const auto& [member, entry] = known;
-    return reading.contains(member) &&
-           (!entry.kept || *entry.kept < timeline.further(entry.at, lead_ / 2));
-  });
+  bool unknown = false;
+  bool outrun = false;
+  for (const auto& [member, entry] : entries_) {
+    if (!reading.contains(member)) continue;
+    unknown = unknown || !entry.kept;
+    outrun = outrun || (entry.kept && *entry.kept < timeline.further(entry.at, lead_ / 2));
+  }
+  // What was meant for seconds is used up within one.
+  if (outrun && !paces) lead_ = std::min(2 * lead_, kMostLead);
+  return unknown || outrun;
 }
 
 }  // namespace spdld::session

@@ -20,15 +20,16 @@ namespace spdld::session {
 // frontier only grows; it goes back with the consumer that is sent back: by a seek of the job or of
 // its own loop, or by a saved state that all ranks are started again from.
 //
-// On disk, a consumer that reads is said to be a lead ahead of where it is, so that no batch waits
-// for the disk: some seconds of the job's own pace. What is given beyond that between two records
-// is known as long as the daemon lives, or once the consumer comes back.
+// On disk, a consumer that reads is said to be a lead ahead of where it is: some seconds of the
+// job's own pace. It is sent no batch beyond that before the record is written again, which is done
+// early enough for a disk that answers within seconds.
 //
 // A plain value. Owned by its job, and guarded like it.
 class Frontiers {
  public:
   static constexpr std::uint64_t kFirstLead = 256;  // steps, while the pace is not known
   static constexpr std::uint64_t kLeastLead = 16;
+  static constexpr std::uint64_t kMostLead = 1 << 20;
   static constexpr std::uint64_t kLeadSeconds = 8;  // of the pace
 
   // The first step that no consumer has been given; none has been given any: nothing.
@@ -56,10 +57,11 @@ class Frontiers {
                                             const std::set<job::Member>& reading) const;
   void kept(const std::vector<store::StoredFrontier>& record);
   void restore(const std::vector<store::StoredFrontier>& record);
-  // Whether the record has this consumer, and far enough ahead for it to begin.
-  bool covered(job::Member member, const stream::Timeline& timeline) const;
-  // Once a second, after reach() for all of `reading`: whether the record must be written again.
-  bool outrun(const stream::Timeline& timeline, const std::set<job::Member>& reading);
+  // After reach() for all of `reading`: whether the record must be written again. `paces`: a second
+  // has passed since the last call for which that was so.
+  bool outrun(const stream::Timeline& timeline, const std::set<job::Member>& reading, bool paces);
+  // So many steps ahead of where it is a consumer that reads is said to be on disk.
+  std::uint64_t lead() const { return lead_; }
 
  private:
   struct Entry {

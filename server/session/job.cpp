@@ -88,14 +88,13 @@ Spent& Spent::operator+=(const Spent& more) {
 }
 
 Job::Job(stream::JobTag job_tag, job::JobKey job_key, stream::Timeline job_timeline,
-         std::uint64_t job_seed, std::uint64_t replace_budget, std::set<std::uint64_t> replaced,
-         std::uint64_t last_failure, store::Store* store)
+         std::uint64_t job_seed, std::uint64_t replace_budget, KeptFailures kept_failures)
     : tag(job_tag),
       key(std::move(job_key)),
       seed(job_seed),
-      failures(replace_budget, std::move(replaced), last_failure),
-      timeline(std::move(job_timeline)),
-      store_(store) {}
+      failures(replace_budget, std::move(kept_failures.replaced), kept_failures.last),
+      state{.timeline = std::move(job_timeline)},
+      failures_kept(kept_failures.last) {}
 
 Status Job::may_replace(const engine::SampleFailure& failure) {
   bool is_new = false;
@@ -103,11 +102,6 @@ Status Job::may_replace(const engine::SampleFailure& failure) {
   if (!is_new) return {};
   log::warn(about(key), "job {}, pipeline {}: {} cannot be used and is replaced: {}", key.job,
             key.pipeline, failure.uri, failure.status.message());
-  if (store_ == nullptr) return {};
-  // A record that cannot be kept makes the budget forgetful, not the batch wrong.
-  if (Status kept_item = store_->add_replaced(key, failure.item); !kept_item.ok())
-    log::warn(about(key), "{}; a restart will forget that item {} was replaced",
-              kept_item.message(), failure.item);
   return {};
 }
 
@@ -130,13 +124,13 @@ job::StepAt Job::here() const {
 }
 
 job::StepAt Job::resumes_at() const {
-  return ledger.kept_unix_ms > 0 ? std::max(start, ledger.at) : start;
+  return ledger.kept_unix_ms > 0 ? std::max(state.start, ledger.at) : state.start;
 }
 
 void Job::note_left(const Session& session, bool done) {
   if (session.consumer == nullptr) return;
   const Consumer::View view = session.consumer->view();
-  frontiers.reach(session.member, view.next, view.turn, view.batches);
+  state.frontiers.reach(session.member, view.next, view.turn, view.batches);
   left[session.member] = {.next = view.next,
                           .acked = view.acked,
                           .acked_position = view.acked_position,
@@ -144,15 +138,20 @@ void Job::note_left(const Session& session, bool done) {
                           .done = done};
 }
 
-void Job::note_frontiers() {
+std::map<std::uint64_t, std::uint64_t> Job::note_frontiers() {
+  std::map<std::uint64_t, std::uint64_t> sent;
   for (const auto& [member, session] : members) {
     if (session->consumer == nullptr) continue;
     const Consumer::View view = session->consumer->view();
-    frontiers.reach(member, view.next, view.turn, view.batches);
+    state.frontiers.reach(member, view.next, view.turn, view.batches);
+    sent[session->id] = view.batches;
   }
+  return sent;
 }
 
-bool Job::outruns_record() { return frontiers.outrun(timeline, reading()); }
+bool Job::outruns_record(bool paces) {
+  return state.frontiers.outrun(state.timeline, reading(), paces);
+}
 
 std::set<job::Member> Job::reading() const {
   std::set<job::Member> reading;
@@ -170,22 +169,23 @@ bool Job::gone_along(const Move& move) const {
     if (session->consumer == nullptr || session->consumer->view().moves < move.number) return false;
   }
   for (const auto& [member, was] : left) {
-    if (member.shard < timeline.num_shards() && !has_consumer(member) && was.moves < move.number)
+    if (member.shard < state.timeline.num_shards() && !has_consumer(member) &&
+        was.moves < move.number)
       return false;
   }
   return true;
 }
 
 bool Job::settle_moves() {
-  const std::size_t before = moves.size();
-  std::erase_if(moves, [this](const Move& move) { return gone_along(move); });
-  return moves.size() != before;
+  const std::size_t before = state.moves.size();
+  std::erase_if(state.moves, [this](const Move& move) { return gone_along(move); });
+  return state.moves.size() != before;
 }
 
-const Job::Move* Job::move_after(std::uint32_t done) const {
-  const auto next = std::find_if(moves.begin(), moves.end(),
+const Move* Job::move_after(std::uint32_t done) const {
+  const auto next = std::find_if(state.moves.begin(), state.moves.end(),
                                  [&](const Move& move) { return move.number > done; });
-  return next != moves.end() ? &*next : nullptr;
+  return next != state.moves.end() ? &*next : nullptr;
 }
 
 std::vector<Jump> Job::jumps_after(std::uint32_t done) const {
@@ -200,7 +200,7 @@ std::vector<Jump> Job::jumps_after(std::uint32_t done) const {
 
 const stream::Timeline& Job::timeline_after(std::uint32_t done) const {
   const Move* const next = move_after(done);
-  return next != nullptr ? next->before : timeline;
+  return next != nullptr ? next->before : state.timeline;
 }
 
 bool Job::has_consumer(job::Member member) const {
@@ -212,8 +212,8 @@ bool Job::all_seen() const {
   std::uint64_t seen = 0;
   for (const auto& [member, session] : members) seen += session->consumer != nullptr ? 1 : 0;
   for (const auto& [member, was] : left)
-    seen += member.shard < timeline.num_shards() && !has_consumer(member) ? 1 : 0;
-  return seen >= std::uint64_t{timeline.num_shards()} * replicas;
+    seen += member.shard < state.timeline.num_shards() && !has_consumer(member) ? 1 : 0;
+  return seen >= std::uint64_t{state.timeline.num_shards()} * replicas;
 }
 
 Job::Acknowledged Job::acknowledged() const {
@@ -227,23 +227,23 @@ Job::Acknowledged Job::acknowledged() const {
     count(view.acked, view.acked_position);
   }
   for (const auto& [member, was] : left) {
-    if (member.shard >= timeline.num_shards()) continue;  // nobody is to read on from there
+    if (member.shard >= state.timeline.num_shards()) continue;  // nobody is to read on from there
     if (!has_consumer(member)) count(was.acked, was.acked_position);
   }
   if (!lowest || (!all_seen() && !gathered)) {
     if (ledger.kept_unix_ms > 0) {
       count(ledger.at, ledger.position);
     } else {
-      count(start, timeline.position_of(start));
+      count(state.start, state.timeline.position_of(state.start));
     }
   }
   return *lowest;
 }
 
 void Job::forget_old_cuts() {
-  const stream::Timeline before = timeline;
-  timeline.forget_before(std::min(here(), acknowledged().at));
-  const RunSet known = runs_of(timeline);
+  const stream::Timeline before = state.timeline;
+  state.timeline.forget_before(std::min(here(), acknowledged().at));
+  const RunSet known = runs_of(state.timeline);
   for (const engine::Run* run : runs_of(before)) {
     if (!known.contains(run)) past += spent_on(*run);
   }
@@ -258,8 +258,8 @@ std::vector<pipeline::PhasePtr> Job::phases() const {
   const auto add_all = [&add](const stream::Timeline& of) {
     for (const stream::Timeline::Cut& cut : of.cuts()) add(cut.phase);
   };
-  add_all(timeline);
-  for (const Move& move : moves) add_all(move.before);
+  add_all(state.timeline);
+  for (const Move& move : state.moves) add_all(move.before);
   if (pending) add(pending->phase);
   add(tuning);
   return phases;
@@ -270,8 +270,8 @@ void Job::read_by(const stream::Readings& readings) {
   const auto changes = [&](const pipeline::PhasePtr& phase) { return readings.contains(phase); };
   if (std::none_of(known.begin(), known.end(), changes)) return;
   past = spent();
-  timeline.replace(readings);
-  for (Move& move : moves) move.before.replace(readings);
+  state.timeline.replace(readings);
+  for (Move& move : state.moves) move.before.replace(readings);
   record_is_old = true;
 }
 
@@ -284,7 +284,7 @@ void Job::rewind_ledger(Acknowledged to) {
 
 Spent Job::spent() const {
   Spent spent = past;
-  for (const engine::Run* run : runs_of(timeline)) spent += spent_on(*run);
+  for (const engine::Run* run : runs_of(state.timeline)) spent += spent_on(*run);
   return spent;
 }
 
@@ -297,19 +297,19 @@ job::JobView Job::view() const {
       .owner = key.uid,
       .pipeline_version = now.version(),
       .declared = declared,
-      .num_shards = timeline.num_shards(),
-      .dealt_from = timeline.dealt_from(),
+      .num_shards = state.timeline.num_shards(),
+      .dealt_from = state.timeline.dealt_from(),
       .replicas = replicas,
       .seed = seed,
       .batch_size = now.batch,
       .epochs = epochs,
-      .open_epochs = open_epochs == kNoEnd ? 0 : open_epochs,
+      .open_epochs = state.open_epochs == kNoEnd ? 0 : state.open_epochs,
       .max_epochs = max_epochs,
-      .steps_per_epoch = timeline.steps_per_epoch(here()),
+      .steps_per_epoch = state.timeline.steps_per_epoch(here()),
       .items = now.items,
       .replaced = failures.replaced(),
       .replace_budget = failures.budget(),
-      .limits = limits,
+      .limits = state.limits,
       .arena_bytes = meter->used(),
       .cpu_s = spent.cpu_s,
       .shared_rows = gain->rows.load(std::memory_order_relaxed),
@@ -322,9 +322,9 @@ job::JobView Job::view() const {
       .ledger = ledger,
       .seeks = {},
       .shards = {}};
-  for (const Move& move : moves) view.seeks.push_back({.from = move.from, .to = move.to});
+  for (const Move& move : state.moves) view.seeks.push_back({.from = move.from, .to = move.to});
   const pipeline::Phase* last = nullptr;
-  for (const stream::Timeline::Cut& cut : timeline.cuts()) {
+  for (const stream::Timeline::Cut& cut : state.timeline.cuts()) {
     if (cut.phase.get() == last) continue;
     last = cut.phase.get();
     view.phases.push_back({.from = cut.from,
@@ -332,12 +332,12 @@ job::JobView Job::view() const {
                            .batch_size = last->batch,
                            .vars = last->pipeline->plan->spec.vars});
   }
-  for (std::uint32_t shard = 0; shard < timeline.num_shards(); ++shard) {
+  for (std::uint32_t shard = 0; shard < state.timeline.num_shards(); ++shard) {
     for (std::uint32_t replica = 0; replica < replicas; ++replica) {
       job::ShardView& of = view.shards.emplace_back();
       of.shard = shard;
       of.replica = replica;
-      const job::StepAt begin = timeline.begin_of(shard, resumes_at(), true);
+      const job::StepAt begin = state.timeline.begin_of(shard, resumes_at(), true);
       of.epoch = begin.epoch;
       of.step = begin.step;
       const job::Member member{shard, replica};
@@ -362,7 +362,7 @@ store::StoredPosition Job::stored_position(const Acknowledged& at) const {
   return {.key = key,
           .at = at.at,
           .position = at.position,
-          .order = timeline.phase(at.at)->order_text(),
+          .order = state.timeline.phase(at.at)->order_text(),
           .kept_unix_ms = 0};
 }
 
@@ -378,7 +378,7 @@ job::EndView Job::end() const {
   return end;
 }
 
-store::StoredJob Job::stored() const {
+store::StoredJob Job::stored(const JobState& as) const {
   store::StoredJob job{.key = key,
                        .declared = declared,
                        .ended = !declared && members.empty() && awaited.empty(),
@@ -386,20 +386,20 @@ store::StoredJob Job::stored() const {
                        .seed = seed,
                        .replicas = replicas,
                        .epochs = epochs,
-                       .open_epochs = open_epochs,
+                       .open_epochs = as.open_epochs,
                        .max_epochs = max_epochs,
-                       .limits = limits,
-                       .vars = vars,
+                       .limits = as.limits,
+                       .vars = as.vars,
                        .first_vars = first_vars,
                        .batch_size = batch_size,
-                       .start = start,
+                       .start = as.start,
                        .phases = {},
                        .cuts = {},
                        .moves = {},
-                       .move_count = move_count,
+                       .move_count = as.move_count,
                        .live = {},
                        .done = roll->done(),
-                       .frontiers = frontiers.stored(timeline, reading()),
+                       .frontiers = as.frontiers.stored(as.timeline, reading()),
                        .kept_unix_ms = 0};
   std::vector<const pipeline::Phase*> known;
   const auto keep = [&](const stream::Timeline& of, std::vector<store::StoredCut>& cuts) {
@@ -417,8 +417,8 @@ store::StoredJob Job::stored() const {
                       .anew_from = cut.anew_from});
     }
   };
-  keep(timeline, job.cuts);
-  for (const Move& move : moves) {
+  keep(as.timeline, job.cuts);
+  for (const Move& move : as.moves) {
     job.moves.push_back({.number = move.number,
                          .after = move.after,
                          .from = move.from,

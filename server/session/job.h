@@ -80,20 +80,55 @@ struct Spent {
   Spent& operator+=(const Spent& more);
 };
 
+// Where an operator sent a job. Consumers read as before up to `from`, and go on at `to`.
+struct Move {
+  std::uint32_t number = 0;  // counts them
+  std::uint32_t after = 0;   // the number of the one before
+  job::StepAt from;
+  job::StepAt to;
+  stream::Timeline before;
+};
+
+// What operators and ranks may change of a job: a plain value. A change is made on a copy, written
+// to the disk, and takes the place of what was there once it is on disk.
+struct JobState {
+  static constexpr std::uint64_t kNoEnd = std::numeric_limits<std::uint64_t>::max();
+
+  stream::Timeline timeline;
+  job::StepAt start = {};
+  std::uint64_t open_epochs = kNoEnd;  // epochs [0, open_epochs) may be read
+  job::JobLimits limits = {};
+  // Of its consumers, instead of the pipeline's text. An operator's values for the job are in its
+  // phases.
+  std::map<std::string, std::string> vars = {};
+  // Those that a consumer, or another process with its state, may be yet to go along with.
+  std::vector<Move> moves = {};
+  std::uint32_t last_move = 0;  // its number
+  // No state that consumers brought, of other runs too, has seen more.
+  std::uint32_t move_count = 0;
+  Frontiers frontiers = {};
+};
+
+// What is on disk of a job's failures before it begins.
+struct KeptFailures {
+  std::set<std::uint64_t> replaced = {};  // items
+  std::uint64_t last = 0;                 // the number of the last one
+};
+
 // One training run on one pipeline. What a rank may not change later is const; the rest is guarded
 // by Sessions. The judge's part is thread-safe by itself: workers call it.
 class Job final : public stream::FailureJudge {
  public:
-  static constexpr std::uint64_t kNoEnd = std::numeric_limits<std::uint64_t>::max();
+  static constexpr std::uint64_t kNoEnd = JobState::kNoEnd;
 
   Job(stream::JobTag tag, job::JobKey key, stream::Timeline timeline, std::uint64_t seed,
-      std::uint64_t replace_budget, std::set<std::uint64_t> replaced, std::uint64_t last_failure,
-      store::Store* store);
+      std::uint64_t replace_budget, KeptFailures kept_failures);
 
   Status may_replace(const engine::SampleFailure& failure) override;
   void stream_failed(const engine::StreamFailure& failure) override;
 
-  bool last_known() const { return max_epochs > 0 && open_epochs >= max_epochs; }
+  bool last_known() const { return last_known(state.open_epochs); }
+  bool last_known(std::uint64_t open) const { return max_epochs > 0 && open >= max_epochs; }
   // The lowest step that any consumer is yet to be handed; where they were when none is here.
   job::StepAt here() const;
   // Where a shard stands that nobody has read since the daemon began: as the record has the job.
@@ -117,29 +152,30 @@ class Job final : public stream::FailureJudge {
   void read_by(const stream::Readings& readings);
   // It goes on there as if it had never been further.
   void rewind_ledger(Acknowledged to);
-  // A swap is prepared.
-  bool changes() const { return pending || tuning != nullptr; }
-  // Takes down how far those that are here were given steps.
-  void note_frontiers();
-  // Whether they will soon be further than its record on disk says.
-  bool outruns_record();
+  // A swap is prepared, or a change is being written to the disk.
+  bool changes() const { return pending || tuning != nullptr || is_written; }
+  // Takes down how far those that are here were given steps. Batches that each session was sent.
+  std::map<std::uint64_t, std::uint64_t> note_frontiers();
+  // Whether they will soon be further than its record on disk says. `paces`: a second has passed
+  // since the last time that it was.
+  bool outruns_record(bool paces);
   // Keeps where one of its consumers is now, who goes or is replaced.
   void note_left(const Session& session, bool done = false);  // `done`: it has said good-bye
   // Drops the moves that all have gone along with. Whether it dropped any.
   bool settle_moves();
-  struct Move;
   // The first one that who has gone along with so many has yet to go along with; null: none.
   const Move* move_after(std::uint32_t moves) const;
   // What is still to come for who has gone along with so many moves.
   std::vector<Jump> jumps_after(std::uint32_t moves) const;
   const stream::Timeline& timeline_after(std::uint32_t moves) const;  // before the first of them
-  const pipeline::Phase& phase() const { return *timeline.phase(here()); }
+  const pipeline::Phase& phase() const { return *state.timeline.phase(here()); }
   std::set<job::Member> reading() const;  // its places that have a consumer
   Spent spent() const;                    // on all its runs
   job::JobView view() const;
   // How it ended: when nobody is attached any more.
   job::EndView end() const;
-  store::StoredJob stored() const;
+  store::StoredJob stored() const { return stored(state); }
+  store::StoredJob stored(const JobState& as) const;  // as it would be stored with that state
   store::StoredPosition stored_position(const Acknowledged& at) const;
 
   const stream::JobTag tag;
@@ -158,17 +194,13 @@ class Job final : public stream::FailureJudge {
   std::uint32_t replicas = 1;
   stream::AbsentReplica absent = stream::AbsentReplica::kWait;
   job::EpochMode epochs = job::EpochMode::kAuto;
-  std::uint64_t open_epochs = kNoEnd;
   std::uint64_t max_epochs = 0;
-  job::JobLimits limits;
-  // What its consumers say instead of the pipeline's text. What an operator says for the job is its
-  // phases'.
-  std::map<std::string, std::string> vars;
-  std::map<std::string, std::string> first_vars;  // the same when the first one attached
+  std::map<std::string, std::string> first_vars;  // state.vars when the first consumer attached
   std::optional<std::uint64_t> batch_size;
-  job::StepAt start;
-  bool starts_by_ledger = false;  // all who ask for the ledger's place begin at `start`
-  stream::Timeline timeline;
+  JobState state;
+  // A change of it is being written to the disk: nobody attaches meanwhile.
+  bool is_written = false;
+  bool starts_by_ledger = false;  // all who ask for the ledger's place begin at state.start
   std::map<job::Member, SessionPtr> members;
   // Where consumers were when they went.
   struct Left {
@@ -179,7 +211,6 @@ class Job final : public stream::FailureJudge {
     bool done = false;        // it said good-bye
   };
   std::map<job::Member, Left> left;
-  Frontiers frontiers;
   std::string last_parting;  // how the last consumer ended that did not say good-bye
   // When its consumers began to come; and that whoever has not come by now is another node's.
   std::optional<std::chrono::nanoseconds> began;
@@ -190,8 +221,9 @@ class Job final : public stream::FailureJudge {
   std::optional<store::StoredPosition> kept;  // what is on disk of it
   std::uint64_t rewinds = 0;                  // of it, so far
   std::uint64_t failures_kept = 0;            // the number of the last failure that is on disk
-  bool record_is_old = true;  // the record on disk, if any, does not say what stored() does
-  bool new_run = false;       // and it may be of another run: see Sessions::keep_attached()
+  std::size_t replaced_kept = 0;  // of those that this run has replaced, so many are, too
+  bool record_is_old = true;      // the record on disk, if any, does not say what stored() does
+  bool new_run = false;           // and it may be of another run
   std::uint64_t recorded_unix_ms = 0;  // when it was written last
   // A swap that is prepared and not committed yet: no consumer goes beyond it.
   struct Pending {
@@ -203,25 +235,10 @@ class Job final : public stream::FailureJudge {
   };
   std::optional<Pending> pending;
   pipeline::PhasePtr tuning;  // the same of one that only renames what is run
-  // Where an operator sent it. Consumers read as before up to `from`, and go on at `to`.
-  struct Move {
-    std::uint32_t number = 0;  // counts them
-    std::uint32_t after = 0;   // the number of the one before
-    job::StepAt from;
-    job::StepAt to;
-    stream::Timeline before;
-  };
-  // Those that a consumer, or another process with its state, may be yet to go along with.
-  std::vector<Move> moves;
   static constexpr std::size_t kMostMoves = 16;
-  std::uint32_t last_move = 0;  // its number
-  std::uint32_t move_count =
-      0;  // no state that consumers brought, of other runs too, has seen more
 
  private:
   bool gone_along(const Move& move) const;
-
-  store::Store* const store_;  // none for private jobs: what they replaced is forgotten with them
 };
 using JobPtr = std::shared_ptr<Job>;
 

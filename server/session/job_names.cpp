@@ -62,12 +62,16 @@ Result<JobPtr> Sessions::find_job(const job::Caller& caller, const JobName& name
 Result<std::optional<job::JobKey>> Sessions::forget_job(const job::Caller& caller,
                                                         const JobName& name) {
   SPDLD_ASSIGN(std::vector<job::JobKey> keys, deps_.store.jobs_named(name.job));
-  for (const store::StoredPosition& ended : ended_positions_) keys.push_back(ended.key);
+  {
+    MutexLock lock(mutex_);
+    for (const store::StoredPosition& ended : ended_positions_) keys.push_back(ended.key);
+  }
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   SPDLD_ASSIGN(const std::optional<job::JobKey> ended, meant(caller, name, std::move(keys)));
   if (!ended) return ended;
   SPDLD_TRY(deps_.store.remove_job(*ended));
+  MutexLock lock(mutex_);
   forget_ended(*ended);
   log::info(about(*ended, caller.uid),
             "what was kept of job '{}' on pipeline '{}' deleted by uid {}", ended->job,

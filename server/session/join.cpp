@@ -19,10 +19,14 @@ Status Sessions::claim(const SessionPtr& session, const job::JobKey& key,
   if (request.start == wire::StartMode::kLedger) {
     SPDLD_ASSIGN(ledger, kept_position(key));
   }
+  KeptFailures failures;
+  if (!request.job.empty()) failures = kept_failures(key);
   MutexLock lock(mutex_);
+  await_written(key);
   if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
   SPDLD_ASSIGN(const JobPtr job,
-               join_job(key, pipeline, request, revived, session->connection->peer(), readings));
+               join_job(key, pipeline, request, revived, session->connection->peer(), readings,
+                        std::move(failures)));
   Status claimed = place_first(*job, request, ledger);
   if (claimed.ok()) claimed = claim_shard(session, job, request);
   if (claimed.ok() && job->members.size() == 1 && !request.reconnect)
@@ -38,7 +42,8 @@ Status Sessions::claim(const SessionPtr& session, const job::JobKey& key,
 Result<JobPtr> Sessions::join_job(const job::JobKey& key,
                                   const Result<pipeline::PipelinePtr>& pipeline,
                                   const delivery::AttachRequest& request, const JobPtr& revived,
-                                  const Credentials& reader, const stream::Readings& readings) {
+                                  const Credentials& reader, const stream::Readings& readings,
+                                  KeptFailures failures) {
   const auto known = jobs_.find(key);
   const JobPtr before = known == jobs_.end() ? revived : known->second;
   // Who lost its daemon goes on with a job that it has.
@@ -65,23 +70,26 @@ Result<JobPtr> Sessions::join_job(const job::JobKey& key,
     const std::uint32_t num_shards = request.num_shards.value_or(1);
     // Who goes on from a cursor goes on with what the job has come to run, too.
     const bool goes_on = before != nullptr && request.start != wire::StartMode::kFresh &&
-                         before->seed == seed && same_vars(*before, request.vars) &&
+                         before->seed == seed &&
+                         same_vars(before->first_vars, before->state.vars, request.vars) &&
                          before->batch_size == request.batch_size;
     if (goes_on) {
-      stream::Timeline timeline = before->timeline;
+      stream::Timeline timeline = before->state.timeline;
       timeline.replace(readings);
       take_over(timeline, request, before->acknowledged().at, num_shards);
-      SPDLD_ASSIGN(job, make_job(key, std::move(timeline), seed, request.job.empty()));
+      SPDLD_ASSIGN(
+          job, make_job(key, std::move(timeline), seed, request.job.empty(), std::move(failures)));
     } else {
-      SPDLD_ASSIGN(job, make_job(key, *pipeline, seed, num_shards, request.job.empty()));
+      SPDLD_ASSIGN(job, make_job(key, *pipeline, seed, num_shards, request.job.empty(),
+                                 std::move(failures)));
     }
-    job->vars = goes_on ? before->vars : request.vars;
+    job->state.vars = goes_on ? before->state.vars : request.vars;
     job->first_vars = goes_on ? before->first_vars : request.vars;
     job->batch_size = request.batch_size;
     job->replicas = request.replicas;
     if (before != nullptr) {
-      job->limits = before->limits;
-      job->move_count = before->move_count;
+      job->state.limits = before->state.limits;
+      job->state.move_count = before->state.move_count;
       const Job::Acknowledged last = before->acknowledged();
       job->ledger = before->ledger;
       job->rewind_ledger(last);
@@ -107,8 +115,8 @@ Result<JobPtr> Sessions::join_job(const job::JobKey& key,
     job->gathered = false;
     if (before == job) {
       job->left.clear();
-      job->frontiers.clear();
-      job->moves.clear();
+      job->state.frontiers.clear();
+      job->state.moves.clear();
     }
     job->roll->reset();
   }
@@ -122,12 +130,12 @@ Result<JobPtr> Sessions::join_job(const job::JobKey& key,
 }
 
 Status Sessions::check_shard(const Job& job, const delivery::AttachRequest& request) {
-  const std::uint32_t num_shards = job.timeline.num_shards();
+  const std::uint32_t num_shards = job.state.timeline.num_shards();
   if (!request.shard || *request.shard < num_shards) return {};
   // Who comes back to a shard that is left out from some step on still has the steps before.
   const job::StepAt at{request.cursor.epoch, request.cursor.step};
   if (request.reconnect && request.start == wire::StartMode::kCursor &&
-      *request.shard < job.timeline_after(request.moves.value_or(job.move_count))
+      *request.shard < job.timeline_after(request.moves.value_or(job.state.move_count))
                            .sharding(at)
                            .segment()
                            .num_shards)
@@ -152,8 +160,8 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
   const bool back = request.reconnect;
   if (request.replicas != job.replicas)
     return differs("replicas", job.replicas, request.replicas, "give the job's (replicas=)");
-  if (request.num_shards && *request.num_shards != job.timeline.num_shards() && !back)
-    return differs("num_shards", job.timeline.num_shards(), *request.num_shards,
+  if (request.num_shards && *request.num_shards != job.state.timeline.num_shards() && !back)
+    return differs("num_shards", job.state.timeline.num_shards(), *request.num_shards,
                    "start as many ranks as the job has (num_shards is world_size unless given), or "
                    "'spdlctl job resize " +
                        job.key.job + " --shards " + std::to_string(*request.num_shards) + "'");
@@ -162,7 +170,7 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
                    "give the job's (seed=), or none");
   if (back) return {};
   const auto phases = [&](auto has) {
-    return std::any_of(job.timeline.cuts().begin(), job.timeline.cuts().end(),
+    return std::any_of(job.state.timeline.cuts().begin(), job.state.timeline.cuts().end(),
                        [&](const stream::Timeline::Cut& cut) { return has(*cut.phase); });
   };
   if (request.batch_size &&
@@ -180,7 +188,7 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
       const auto own = vars.find(name);
       return own != vars.end() && own->second == value;
     };
-    if (phases(has) || says(job.vars) || says(job.first_vars)) continue;
+    if (phases(has) || says(job.state.vars) || says(job.first_vars)) continue;
     return Status(Code::kFailedPrecondition, "job '" + job.key.job + "' runs with " + name + "=" +
                                                  job.phase().pipeline->plan->spec.vars.at(name) +
                                                  ", and this consumer wants " + name + "=" + value +
@@ -193,7 +201,8 @@ Status Sessions::taken_by(const Session& holder, const Job& job, const Session& 
   const std::string id = std::to_string(holder.id);
   const std::string place =
       (job.replicas > 1 ? "replica " + std::to_string(holder.member.replica) + " of " : "") +
-      shard_text(holder.member.shard, job.timeline.num_shards()) + " of job '" + job.key.job + "'";
+      shard_text(holder.member.shard, job.state.timeline.num_shards()) + " of job '" + job.key.job +
+      "'";
   if (holder.is_process_of(asks))
     return Status(Code::kAlreadyExists,
                   place + " is read by another Loader of this process (session " + id +
@@ -206,7 +215,7 @@ Status Sessions::taken_by(const Session& holder, const Job& job, const Session& 
 
 Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
                              const delivery::AttachRequest& request) {
-  const std::uint32_t num_shards = job->timeline.num_shards();
+  const std::uint32_t num_shards = job->state.timeline.num_shards();
   job::Member member{.shard = 0, .replica = session->member.replica};
   if (request.shard) {
     member.shard = *request.shard;

@@ -23,95 +23,66 @@ constexpr std::chrono::seconds kGather{60};
 
 }  // namespace
 
-void Sessions::keep_attached(const SessionPtr& session) {
-  JobPtr job;
-  const auto due = [&]() SPDLD_REQUIRES(mutex_) {
-    // What was kept when the daemon began to stop names all who were here then.
-    return !session->closed && !suspended_ && runs(job) && !job->is_private &&
-           (job->new_run || !job->frontiers.covered(session->member, job->timeline));
-  };
-  {
-    MutexLock lock(mutex_);
-    job = session->job;
-    if (!due()) return;
-  }
-  MutexLock writing(records_);
-  store::StoredJob record;
-  std::vector<store::StoredPosition> positions;
-  {
-    MutexLock lock(mutex_);
-    if (!due()) return;  // it was written with one that attached at the same time
-    if (job->new_run) {
-      forget_ended(job->key);  // it is older
-      job->kept.reset();
-      positions.push_back(job->stored_position(job->acknowledged()));
-    }
-    job->record_is_old = false;
-    record = job->stored();
-  }
-  record.kept_unix_ms = unix_ms();
-  for (store::StoredPosition& position : positions) position.kept_unix_ms = record.kept_unix_ms;
-  const Status kept = deps_.store.put_jobs({record}, positions);
-  MutexLock lock(mutex_);
-  job->new_run = false;
-  if (kept.ok()) {
-    job->frontiers.kept(record.frontiers);
-    job->recorded_unix_ms = record.kept_unix_ms;
-  } else {
-    job->record_is_old = true;  // keep() tries again, and says why
-  }
-}
-
-void Sessions::keep_end(const job::JobKey& key) {
-  MutexLock writing(records_);
-  std::vector<store::StoredJob> ended;
-  {
-    MutexLock lock(mutex_);
-    if (jobs_.contains(key)) return;
-    std::copy_if(ended_jobs_.begin(), ended_jobs_.end(), std::back_inserter(ended),
-                 [&](const store::StoredJob& one) { return one.key == key; });
-  }
-  if (ended.empty()) return;
-  for (store::StoredJob& one : ended) one.kept_unix_ms = unix_ms();
-  if (Status kept = deps_.store.put_jobs(ended); !kept.ok())
-    log::warn(about(key), "{}; how job '{}' ended, and what failed in it, may be lost",
-              kept.message(), key.job);
-}
-
-void Sessions::forget_run(const job::JobKey& key) {
-  MutexLock writing(records_);
-  const Status removed = deps_.store.remove_position(key);
-  MutexLock lock(mutex_);
-  if (!removed.ok())
-    log::warn(about(key),
-              "{}; a restart of the daemon before job '{}' is kept would know its earlier run",
-              removed.message(), key.job);
-  forget_ended(key);
-  if (const auto job = jobs_.find(key); job != jobs_.end()) job->second->kept.reset();
-}
-
 void Sessions::forget_ended(const job::JobKey& key) {
   const auto same = [&](const auto& ended) { return ended.key == key; };
   std::erase_if(ended_jobs_, same);
   std::erase_if(ended_positions_, same);
 }
 
-Status Sessions::keep_now(Job& job, std::optional<Job::Acknowledged> at) {
+Sessions::Change Sessions::begin_change(const JobPtr& job) {
+  job->is_written = true;
+  return {.job = job, .next = job->state};
+}
+
+Status Sessions::write(const Change& change) {
+  const Job& job = *change.job;
   if (job.is_private) return {};
-  store::StoredJob stored = job.stored();
-  stored.kept_unix_ms = unix_ms();
+  std::vector<store::StoredJob> records;
   std::vector<store::StoredPosition> positions;
-  if (at) {
-    positions.push_back(job.stored_position(*at));
-    positions.back().kept_unix_ms = stored.kept_unix_ms;
+  {
+    MutexLock lock(mutex_);
+    // How it ended before is told for as long as it is kept.
+    std::copy_if(ended_jobs_.begin(), ended_jobs_.end(), std::back_inserter(records),
+                 [&](const store::StoredJob& ended) { return ended.key == job.key; });
+    records.push_back(job.stored(change.next));
+    if (change.ledger) positions.push_back(job.stored_position(*change.ledger));
   }
-  SPDLD_TRY(deps_.store.put_jobs({stored}, positions));
+  const std::uint64_t now = unix_ms();
+  for (store::StoredJob& record : records) record.kept_unix_ms = now;
+  for (store::StoredPosition& position : positions) position.kept_unix_ms = now;
+  SPDLD_TRY(deps_.store.put_jobs(records, positions));
+  MutexLock lock(mutex_);
   std::erase_if(ended_jobs_, [&](const store::StoredJob& ended) { return ended.key == job.key; });
-  if (at) forget_ended(job.key);
-  job.frontiers.kept(stored.frontiers);
-  job.record_is_old = false;
-  job.recorded_unix_ms = stored.kept_unix_ms;
+  if (change.ledger) forget_ended(job.key);
+  change.job->record_is_old = false;
+  change.job->recorded_unix_ms = now;
   return {};
+}
+
+void Sessions::end_change(Change& change, const Status& written) {
+  Job& job = *change.job;
+  job.is_written = false;
+  written_.notify_all();
+  if (written.ok()) job.state = std::move(change.next);
+  if (job.members.empty()) end_job(change.job);
+}
+
+void Sessions::await_written(const job::JobKey& key) {
+  for (auto job = jobs_.find(key); job != jobs_.end() && job->second->is_written;
+       job = jobs_.find(key))
+    written_.wait(mutex_);
+}
+
+void Sessions::keep_brought() {
+  std::vector<std::pair<store::StoredPipeline, store::StoredRevision>> brought;
+  {
+    MutexLock lock(mutex_);
+    brought.swap(brought_);
+  }
+  for (const auto& [pipeline, revision] : brought) {
+    if (Status kept = deps_.store.put_pipeline(pipeline, revision); !kept.ok())
+      spdlog::warn("{}; a restart will not know pipeline '{}'", kept.message(), pipeline.id);
+  }
 }
 
 Sessions::Unkept Sessions::unkept(std::uint64_t now) {
@@ -126,22 +97,38 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
              .moved = {}};
   for (const store::StoredJob& ended : ended_jobs_) due.ended_users.insert(ended.key.uid);
   const auto clock = deps_.clock.now();
+  const bool paces = clock - paced_at_ >= std::chrono::seconds(1);
+  if (paces) paced_at_ = clock;
   for (const auto& [key, job] : jobs_) {
     if (job->is_private) continue;
     if (!awaits(*job) && !std::exchange(job->awaited, {}).empty()) job->record_is_old = true;
     if (job->settle_moves()) job->record_is_old = true;
-    job->note_frontiers();
-    if (job->outruns_record()) job->record_is_old = true;
+    const std::map<std::uint64_t, std::uint64_t> sent = job->note_frontiers();
+    if (job->outruns_record(paces)) job->record_is_old = true;
     const bool alive = !job->members.empty() && now > job->recorded_unix_ms + kMarkAliveMs;
     std::vector<engine::LoggedFailure> failures = job->failures.behind(job->failures_kept);
+    std::vector<std::uint64_t> replaced = job->failures.replaced_behind(job->replaced_kept);
     if (std::exchange(job->record_is_old, false) || alive || !failures.empty()) {
       const std::uint64_t last_failure =
           failures.empty() ? job->failures_kept : failures.back().number;
       due.records.push_back(job->stored());
       due.records.back().failures = std::move(failures);
+      due.records.back().replaced = std::move(replaced);
       job->recorded_unix_ms = now;
-      due.changed.push_back(
-          {.job = job, .frontiers = due.records.back().frontiers, .last_failure = last_failure});
+      Unkept::Changed& changed = due.changed.emplace_back();
+      changed.job = job;
+      changed.frontiers = due.records.back().frontiers;
+      changed.last_failure = last_failure;
+      changed.replaced = job->replaced_kept + due.records.back().replaced.size();
+      for (const auto& [member, session] : job->members) {
+        if (session->consumer != nullptr)
+          changed.grants.push_back({.consumer = session->consumer,
+                                    .sent = sent.at(session->id),
+                                    .ahead = job->state.frontiers.lead()});
+      }
+      // What its ledger says is of an earlier run.
+      changed.new_run = std::exchange(job->new_run, false);
+      if (changed.new_run) job->kept.reset();
     }
     if (job->began && clock - *job->began > kGather) job->gathered = true;
     if (job->members.empty() && job->left.empty()) continue;
@@ -223,12 +210,17 @@ void Sessions::keep() {
   const std::uint64_t now = unix_ms();
   Unkept due = unkept(now);
   SPDLD_FAILPOINT("session.keep");
+  keep_brought();
   Status written;
   if (!due.records.empty() || !due.positions.empty())
     written = deps_.store.put_jobs(due.records, due.positions);
   if (written.code() == Code::kInvalidArgument) {
     leave_out_unwritable(due.records);
     written = deps_.store.put_jobs(due.records, due.positions);
+  }
+  // A disk that fails holds nobody up.
+  for (const Unkept::Changed& changed : due.changed) {
+    for (const auto& [consumer, sent, ahead] : changed.grants) consumer->grant(sent, ahead);
   }
   if (written.ok()) written = forget_ended_beyond_share(due);
   if (written.ok()) written = forget_old(now);
@@ -249,8 +241,9 @@ void Sessions::keep() {
       job.ledger.kept_unix_ms = now;
     }
     for (const Unkept::Changed& changed : due.changed) {
-      changed.job->frontiers.kept(changed.frontiers);
+      changed.job->state.frontiers.kept(changed.frontiers);
       changed.job->failures_kept = changed.last_failure;
+      changed.job->replaced_kept = changed.replaced;
     }
     drop_first(ended_jobs_, std::min(due.ended_jobs, ended_jobs_.size()));
     drop_first(ended_positions_, std::min(due.ended_positions, ended_positions_.size()));
@@ -266,7 +259,10 @@ void Sessions::keep() {
         "{}; a restart of the daemon will know where jobs were before that, and "
         "consumers go on by their own cursors",
         written.message());
-  for (const Unkept::Changed& changed : due.changed) changed.job->record_is_old = true;
+  for (const Unkept::Changed& changed : due.changed) {
+    changed.job->record_is_old = true;
+    changed.job->new_run = changed.job->new_run || changed.new_run;
+  }
 }
 
 }  // namespace spdld::session

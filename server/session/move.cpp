@@ -74,15 +74,15 @@ job::StepAt Sessions::hold(Job& job) {
   // job cannot follow, it changes with the next epoch.
   if (furthest != nullptr) {
     stream::Timeline timeline = furthest->timeline();
-    if (timeline.gapless()) job.timeline = std::move(timeline);
+    if (timeline.gapless()) job.state.timeline = std::move(timeline);
   }
   // Who is here no more was given steps, too.
   job.note_frontiers();
-  job.frontiers.raise(job.timeline.settled(begun));
-  job::StepAt frontier = std::max(begun, job.frontiers.furthest().value_or(job::StepAt{}));
+  job.state.frontiers.raise(job.state.timeline.settled(begun));
+  job::StepAt frontier = std::max(begun, job.state.frontiers.furthest().value_or(job::StepAt{}));
   // Who is yet to come begins there.
-  if (!job.all_seen()) frontier = std::max(frontier, job.start);
-  return job.timeline.settled(frontier);
+  if (!job.all_seen()) frontier = std::max(frontier, job.state.start);
+  return job.state.timeline.settled(frontier);
 }
 
 void Sessions::go_on(const Job& job) {
@@ -91,136 +91,165 @@ void Sessions::go_on(const Job& job) {
   }
 }
 
-Result<job::JobView> Sessions::seek_job(const job::Caller& caller, const JobName& name,
-                                        job::StepAt to) {
-  MutexLock writing(records_);
+Result<Sessions::Change> Sessions::plan_seek(const job::Caller& caller, const JobName& name,
+                                             job::StepAt to) {
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
   SPDLD_TRY(check_settled(*job));
-  SPDLD_TRY(job->timeline.check(to, 0));
+  SPDLD_TRY(job->state.timeline.check(to, 0));
   if (job->max_epochs > 0 && to.epoch >= job->max_epochs)
     return tl::unexpected<Status>(beyond_its_end(*job));
-  const std::uint64_t end_step = job->timeline.end_step(to.epoch);
+  const std::uint64_t end_step = job->state.timeline.end_step(to.epoch);
   if (to.step > end_step)
     return error(Code::kOutOfRange, "epoch " + std::to_string(to.epoch) + " of job '" +
                                         job->key.job + "' has " + counted(end_step, "step") +
                                         "; there is no step " + std::to_string(to.step));
   // All shards take the same steps before: up to the first one that none has begun.
   job->settle_moves();
-  if (job->moves.size() == Job::kMostMoves)
+  if (job->state.moves.size() == Job::kMostMoves)
     return error(Code::kFailedPrecondition,
                  "job '" + job->key.job + "' was sought " + std::to_string(Job::kMostMoves) +
                      " times already since all its ranks have read a batch: start those that are "
                      "away again, or wait");
   const job::StepAt from = hold(*job);
-  const std::uint32_t number = ++job->move_count;
-  job->moves.push_back(
-      {.number = number, .after = job->last_move, .from = from, .to = to, .before = job->timeline});
-  const job::StepAt start_before = std::exchange(job->start, to);
-  const Frontiers frontiers_before = job->frontiers;
-  job->frontiers.go_to(to);
-  job->timeline.redeal(to, job->timeline.position_of(to));
-  const Job::Acknowledged there{.at = to, .position = job->timeline.position_of(to)};
-  if (Status kept = keep_now(*job, there); !kept.ok()) {
-    job->start = start_before;
-    job->frontiers = frontiers_before;
-    job->timeline = job->moves.back().before;
-    job->moves.pop_back();
-    go_on(*job);
-    return tl::unexpected<Status>(kept);
-  }
-  for (auto& [member, was] : job->left)
-    was = {.next = to,
-           .acked = to,
-           .acked_position = there.position,
-           .moves = was.moves,
-           .done = was.done};
-  job->last_move = number;
-  job->awaited.clear();
-  job->rewind_ledger(there);
-  for (const auto& [member, session] : job->members) {
-    if (session->consumer == nullptr) continue;
-    session->consumer->jump({.from = from, .to = to, .timeline = job->timeline, .moves = number});
-  }
-  go_on(*job);
-  log::info(about(job->key), "job '{}' goes on at {} instead of {}", job->key.job, place_text(to),
-            place_text(from));
-  return job->view();
+  Change change = begin_change(job);
+  JobState& next = change.next;
+  next.moves.push_back({.number = ++next.move_count,
+                        .after = next.last_move,
+                        .from = from,
+                        .to = to,
+                        .before = next.timeline});
+  next.last_move = next.move_count;
+  next.start = to;
+  next.frontiers.go_to(to);
+  next.timeline.redeal(to, next.timeline.position_of(to));
+  change.ledger = Job::Acknowledged{.at = to, .position = next.timeline.position_of(to)};
+  return change;
 }
 
-Result<job::JobView> Sessions::deal_anew(const JobPtr& job, std::uint32_t num_shards,
-                                         std::uint64_t skip) {
-  SPDLD_TRY(check_settled(*job));
+Result<job::JobView> Sessions::seek_job(const job::Caller& caller, const JobName& name,
+                                        job::StepAt to) {
+  MutexLock writing(records_);
+  SPDLD_ASSIGN(Change change, plan_seek(caller, name, to));
+  const Status written = write(change);
+  MutexLock lock(mutex_);
+  Job& job = *change.job;
+  if (written.ok()) {
+    const Job::Acknowledged there = *change.ledger;
+    const Move move = change.next.moves.back();
+    for (auto& [member, was] : job.left)
+      was = {.next = to,
+             .acked = to,
+             .acked_position = there.position,
+             .moves = was.moves,
+             .done = was.done};
+    job.awaited.clear();
+    job.rewind_ledger(there);
+    for (const auto& [member, session] : job.members) {
+      if (session->consumer == nullptr) continue;
+      session->consumer->jump(
+          {.from = move.from, .to = to, .timeline = change.next.timeline, .moves = move.number});
+    }
+    log::info(about(job.key), "job '{}' goes on at {} instead of {}", job.key.job, place_text(to),
+              place_text(move.from));
+  }
+  go_on(job);
+  end_change(change, written);
+  if (!written.ok()) return tl::unexpected<Status>(written);
+  return job.view();
+}
+
+Status Sessions::check_resize(const Job& job, std::uint32_t num_shards) const {
+  SPDLD_TRY(check_settled(job));
+  // Who has yet to go along with a move reads on in the world that was before it.
+  if (!job.state.moves.empty() && !job.members.empty())
+    return Status(Code::kUnavailable,
+                  "job '" + job.key.job +
+                      "': not every rank has given back a batch from behind the last seek; try "
+                      "again once it has, and start again who is away");
+  for (const stream::Timeline::Cut& cut : job.state.timeline.cuts()) {
+    if (stream::Timeline(cut.phase, num_shards).steps_per_epoch({}) > 0) continue;
+    return Status(Code::kFailedPrecondition,
+                  counted(cut.phase->items, "item") + " make no step of " +
+                      counted(num_shards, "shard") + " with batches of " +
+                      std::to_string(cut.phase->batch) + ": job '" + job.key.job +
+                      "' can have at most " + counted(most_shards(job.state.timeline), "shard") +
+                      ", or more with 'batch: {last: pad}'");
+  }
+  return {};
+}
+
+Result<Sessions::Deal> Sessions::plan_deal(const job::Caller& caller, const JobName& name,
+                                           std::optional<std::uint32_t> shards,
+                                           std::uint64_t skip) {
+  MutexLock lock(mutex_);
+  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
+  job->settle_moves();
+  if (shards && *shards != job->state.timeline.num_shards()) {
+    SPDLD_TRY(check_resize(*job, *shards));
+  } else {
+    SPDLD_TRY(check_settled(*job));
+  }
   // From the first step that no shard has begun: held still until all know.
   const job::StepAt from = hold(*job);
-  const std::uint64_t end = job->timeline.end_step(from.epoch);
+  Deal deal{.change = begin_change(job), .from = from};
+  JobState& next = deal.change.next;
+  if (shards) next.moves.clear();
+  const std::uint32_t num_shards = shards.value_or(next.timeline.num_shards());
+  const std::uint64_t end = next.timeline.end_step(from.epoch);
   const std::uint64_t left_out = std::min(skip, end - std::min(end, from.step));
-  const std::uint64_t position = job->timeline.position_of({from.epoch, from.step + left_out});
+  deal.position = next.timeline.position_of({from.epoch, from.step + left_out});
   // What was left out at this very step before stays so.
-  const std::uint64_t all_left_out = left_out + job->timeline.left_out_at(from);
-  stream::Timeline before = job->timeline;
-  const bool grows = num_shards > job->timeline.num_shards();
-  job->timeline.resize(from, position, num_shards, all_left_out);
-  job->frontiers.raise(from);
-  Status kept = keep_now(*job);
-  if (kept.ok()) {
-    job->forget_old_cuts();
-  } else {
-    job->timeline = std::move(before);
+  deal.left_out = left_out + next.timeline.left_out_at(from);
+  deal.grows = num_shards > next.timeline.num_shards();
+  next.timeline.resize(from, deal.position, num_shards, deal.left_out);
+  next.frontiers.raise(from);
+  return deal;
+}
+
+Result<job::JobView> Sessions::deal_anew(Deal deal) {
+  const Status written = write(deal.change);
+  MutexLock lock(mutex_);
+  Job& job = *deal.change.job;
+  const std::uint32_t num_shards = deal.change.next.timeline.num_shards();
+  if (written.ok() && deal.grows) {
+    job.began = deps_.clock.now();  // the new ones are yet to come
+    job.gathered = false;
   }
-  if (kept.ok() && grows) {
-    job->began = deps_.clock.now();  // the new ones are yet to come
-    job->gathered = false;
-  }
-  for (const auto& [member, session] : job->members) {
-    if (!kept.ok() || session->consumer == nullptr) continue;
-    if (Status dealt = session->consumer->resize(from, position, num_shards, all_left_out);
+  for (const auto& [member, session] : job.members) {
+    if (!written.ok() || session->consumer == nullptr) continue;
+    if (Status dealt =
+            session->consumer->resize(deal.from, deal.position, num_shards, deal.left_out);
         !dealt.ok())
       session->connection->fail(dealt);
   }
-  go_on(*job);
-  if (!kept.ok()) return tl::unexpected<Status>(kept);
-  log::info(about(job->key), "job '{}' has {} from {} on, which begins at position {}",
-            job->key.job, counted(num_shards, "shard"), place_text(from), position);
-  return job->view();
+  go_on(job);
+  end_change(deal.change, written);
+  if (!written.ok()) return tl::unexpected<Status>(written);
+  job.forget_old_cuts();
+  log::info(about(job.key), "job '{}' has {} from {} on, which begins at position {}", job.key.job,
+            counted(num_shards, "shard"), place_text(deal.from), deal.position);
+  return job.view();
 }
 
 Result<job::JobView> Sessions::resize_job(const job::Caller& caller, const JobName& name,
                                           std::uint32_t num_shards) {
   MutexLock writing(records_);
-  MutexLock lock(mutex_);
-  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
-  SPDLD_TRY(check_world(num_shards, job->replicas));
-  if (num_shards == job->timeline.num_shards()) return job->view();
-  SPDLD_TRY(check_settled(*job));
-  job->settle_moves();
-  // Who has yet to go along with a move reads on in the world that was before it.
-  if (!job->moves.empty() && !job->members.empty())
-    return error(Code::kUnavailable,
-                 "job '" + job->key.job +
-                     "': not every rank has given back a batch from behind the last seek; try "
-                     "again once it has, and start again who is away");
-  for (const stream::Timeline::Cut& cut : job->timeline.cuts()) {
-    if (stream::Timeline(cut.phase, num_shards).steps_per_epoch({}) > 0) continue;
-    return error(Code::kFailedPrecondition,
-                 counted(cut.phase->items, "item") + " make no step of " +
-                     counted(num_shards, "shard") + " with batches of " +
-                     std::to_string(cut.phase->batch) + ": job '" + job->key.job +
-                     "' can have at most " + counted(most_shards(job->timeline), "shard") +
-                     ", or more with 'batch: {last: pad}'");
+  {
+    MutexLock lock(mutex_);
+    SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
+    SPDLD_TRY(check_world(num_shards, job->replicas));
+    if (num_shards == job->state.timeline.num_shards()) return job->view();
   }
-  const auto moves_before = std::exchange(job->moves, {});
-  auto dealt = deal_anew(job, num_shards, 0);
-  if (!dealt) job->moves = moves_before;
-  return dealt;
+  SPDLD_ASSIGN(Deal deal, plan_deal(caller, name, num_shards, 0));
+  return deal_anew(std::move(deal));
 }
 
 Result<job::JobView> Sessions::skip_steps(const job::Caller& caller, const JobName& name,
                                           std::uint64_t steps) {
   MutexLock writing(records_);
-  MutexLock lock(mutex_);
-  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
-  return deal_anew(job, job->timeline.num_shards(), steps);
+  SPDLD_ASSIGN(Deal deal, plan_deal(caller, name, std::nullopt, steps));
+  return deal_anew(std::move(deal));
 }
 
 }  // namespace spdld::session

@@ -26,9 +26,9 @@ Status check_weight(double weight) {
 }  // namespace
 
 void Sessions::limits_changed(const Job& job) {
-  job.meter->set_limit(job.limits.bytes.value_or(0));
-  streams_.set_limits(job.tag, {.weight = job.limits.weight,
-                                .workers = static_cast<int>(job.limits.cpus.value_or(0))});
+  job.meter->set_limit(job.state.limits.bytes.value_or(0));
+  streams_.set_limits(job.tag, {.weight = job.state.limits.weight,
+                                .workers = static_cast<int>(job.state.limits.cpus.value_or(0))});
 }
 
 std::chrono::seconds Sessions::come_back_s() const {
@@ -55,38 +55,52 @@ Result<job::JobView> Sessions::create_job(const job::Caller& caller, const JobRe
   const job::JobKey key{.uid = caller.uid, .job = request.job, .pipeline = pipeline->id()};
 
   MutexLock writing(records_);
-  MutexLock lock(mutex_);
-  if (jobs_.contains(key))
-    return error(Code::kAlreadyExists, "job '" + key.job + "' on pipeline '" +
-                                           deps_.catalogue.name_for(caller.uid, key.pipeline) +
-                                           "' is there already: 'spdlctl delete job " + key.job +
-                                           "' removes it");
-  SPDLD_TRY(check_room_for_job(key.uid));
-  SPDLD_ASSIGN(const JobPtr job,
-               make_job(key, pipeline, request.seed.value_or(pipeline->plan->spec.seed),
-                        request.num_shards, false));
-  job->declared = true;
-  job->replicas = request.replicas;
-  job->limits = request.limits;
-  job->vars = request.vars;
-  job->first_vars = request.vars;
-  job->batch_size = request.batch_size;
-  job->epochs = request.epochs;
-  job->max_epochs = request.max_epochs;
-  if (request.epochs == job::EpochMode::kManual) {
-    job->open_epochs = 1;
-  } else if (request.max_epochs > 0) {
-    job->open_epochs = request.max_epochs;
+  KeptFailures failures = kept_failures(key);
+  JobPtr job;
+  store::StoredJob record;
+  {
+    MutexLock lock(mutex_);
+    if (jobs_.contains(key))
+      return error(Code::kAlreadyExists, "job '" + key.job + "' on pipeline '" +
+                                             deps_.catalogue.name_for(caller.uid, key.pipeline) +
+                                             "' is there already: 'spdlctl delete job " + key.job +
+                                             "' removes it");
+    SPDLD_TRY(check_room_for_job(key.uid));
+    SPDLD_ASSIGN(job, make_job(key, pipeline, request.seed.value_or(pipeline->plan->spec.seed),
+                               request.num_shards, false, std::move(failures)));
+    job->declared = true;
+    job->replicas = request.replicas;
+    job->state.limits = request.limits;
+    job->state.vars = request.vars;
+    job->first_vars = request.vars;
+    job->batch_size = request.batch_size;
+    job->epochs = request.epochs;
+    job->max_epochs = request.max_epochs;
+    if (request.epochs == job::EpochMode::kManual) {
+      job->state.open_epochs = 1;
+    } else if (request.max_epochs > 0) {
+      job->state.open_epochs = request.max_epochs;
+    }
+    job->is_written = true;
+    jobs_[key] = job;
+    record = job->stored();
   }
   // What a job of that name, declared or not, left behind is none of its business.
-  store::StoredJob record = job->stored();
-  record.kept_unix_ms = job->recorded_unix_ms = unix_ms();
-  SPDLD_TRY(deps_.store.put_new_job(record));
-  job->frontiers.kept(record.frontiers);
+  record.kept_unix_ms = unix_ms();
+  const Status kept = deps_.store.put_new_job(record);
+
+  MutexLock lock(mutex_);
+  job->is_written = false;
+  written_.notify_all();
+  if (!kept.ok()) {
+    drop_job(job);
+    return tl::unexpected<Status>(kept);
+  }
+  job->recorded_unix_ms = record.kept_unix_ms;
+  job->state.frontiers.kept(record.frontiers);
   job->record_is_old = false;
   forget_ended(key);
   broken_.erase(key);
-  jobs_[key] = job;
   limits_changed(*job);
   log::info(about(key, caller.uid), "job '{}' on pipeline '{}' created for uid {}: {}, {} epochs",
             key.job, key.pipeline, caller.uid, counted(request.num_shards, "shard"),
@@ -109,88 +123,128 @@ std::vector<job::JobView> Sessions::jobs(const job::Caller& caller) const {
   return views;
 }
 
-Result<job::JobView> Sessions::advance_epoch(const job::Caller& caller, const JobName& name,
-                                             std::optional<std::uint64_t> to) {
-  MutexLock writing(records_);
+Result<Sessions::Change> Sessions::plan_epochs(const job::Caller& caller, const JobName& name,
+                                               std::optional<std::uint64_t> to) {
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
+  const std::uint64_t before = job->state.open_epochs;
   if (job->epochs != job::EpochMode::kManual)
     return error(Code::kFailedPrecondition, "job '" + job->key.job +
                                                 "' goes on to the next epoch by itself; create it "
                                                 "with manual epochs to say when");
-  const std::uint64_t open = to ? *to + 1 : job->open_epochs + 1;
-  if (to && open < job->open_epochs)
+  const std::uint64_t open = to ? *to + 1 : before + 1;
+  if (to && open < before)
     return error(Code::kOutOfRange, "epoch " + std::to_string(*to) + " of job '" + job->key.job +
-                                        "' lies behind: epoch " +
-                                        std::to_string(job->open_epochs - 1) + " is open");
+                                        "' lies behind: epoch " + std::to_string(before - 1) +
+                                        " is open");
   if (job->max_epochs > 0 && open > job->max_epochs)
     return tl::unexpected<Status>(beyond_its_end(*job));
-  const std::uint64_t before = std::exchange(job->open_epochs, open);
-  if (Status kept = keep_now(*job); !kept.ok()) {
-    job->open_epochs = before;
-    return tl::unexpected<Status>(kept);
+  Change change = begin_change(job);
+  change.next.open_epochs = open;
+  return change;
+}
+
+Result<job::JobView> Sessions::advance_epoch(const job::Caller& caller, const JobName& name,
+                                             std::optional<std::uint64_t> to) {
+  MutexLock writing(records_);
+  SPDLD_ASSIGN(Change change, plan_epochs(caller, name, to));
+  const Status written = write(change);
+  MutexLock lock(mutex_);
+  const Job& job = *change.job;
+  if (written.ok()) {
+    for (const auto& [member, session] : job.members) {
+      if (session->consumer != nullptr)
+        session->consumer->open_epochs(change.next.open_epochs,
+                                       job.last_known(change.next.open_epochs));
+    }
   }
-  for (const auto& [member, session] : job->members) {
-    if (session->consumer != nullptr) session->consumer->open_epochs(open, job->last_known());
-  }
-  return job->view();
+  end_change(change, written);
+  if (!written.ok()) return tl::unexpected<Status>(written);
+  return job.view();
+}
+
+Result<Sessions::Change> Sessions::plan_limits(const job::Caller& caller, const JobName& name,
+                                               const LimitChange& wanted) {
+  MutexLock lock(mutex_);
+  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
+  Change change = begin_change(job);
+  job::JobLimits& limits = change.next.limits;
+  if (wanted.weight) limits.weight = *wanted.weight;
+  if (wanted.cpus) limits.cpus = wanted.cpus;
+  if (limits.cpus == 0U) limits.cpus.reset();
+  if (wanted.bytes) limits.bytes = wanted.bytes;
+  if (limits.bytes == std::uint64_t{0}) limits.bytes.reset();
+  return change;
 }
 
 Result<job::JobView> Sessions::limit_job(const job::Caller& caller, const JobName& name,
-                                         const LimitChange& change) {
-  if (change.weight) SPDLD_TRY(check_weight(*change.weight));
+                                         const LimitChange& wanted) {
+  if (wanted.weight) SPDLD_TRY(check_weight(*wanted.weight));
   MutexLock writing(records_);
+  SPDLD_ASSIGN(Change change, plan_limits(caller, name, wanted));
+  const Status written = write(change);
   MutexLock lock(mutex_);
-  SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
-  const job::JobLimits before = job->limits;
-  if (change.weight) job->limits.weight = *change.weight;
-  if (change.cpus) job->limits.cpus = change.cpus;
-  if (job->limits.cpus == 0U) job->limits.cpus.reset();
-  if (change.bytes) job->limits.bytes = change.bytes;
-  if (job->limits.bytes == std::uint64_t{0}) job->limits.bytes.reset();
-  if (Status kept = keep_now(*job); !kept.ok()) {
-    job->limits = before;
-    return tl::unexpected<Status>(kept);
-  }
-  limits_changed(*job);
-  return job->view();
+  end_change(change, written);
+  if (!written.ok()) return tl::unexpected<Status>(written);
+  limits_changed(*change.job);
+  return change.job->view();
 }
 
 Result<DeletedJob> Sessions::delete_job(const job::Caller& caller, const JobName& name) {
   MutexLock writing(records_);
-  MutexLock lock(mutex_);
-  std::vector<job::JobKey> there;
-  for (const auto& [key, why] : broken_) there.push_back(key);
-  for (const auto& [key, job] : jobs_) there.push_back(key);
-  SPDLD_ASSIGN(const std::optional<job::JobKey> rests, meant(caller, name, std::move(there)));
-  if (rests && broken_.contains(*rests)) {
-    SPDLD_TRY(deps_.store.remove_job(*rests));
-    log::info(about(*rests, caller.uid),
-              "job '{}' on pipeline '{}', which could not go on, deleted by uid {}", rests->job,
-              rests->pipeline, caller.uid);
-    broken_.erase(*rests);
-    return DeletedJob{.pipeline = rests->pipeline};
+  JobPtr job;
+  std::optional<job::JobKey> key;
+  {
+    MutexLock lock(mutex_);
+    std::vector<job::JobKey> there;
+    for (const auto& [known, why] : broken_) there.push_back(known);
+    for (const auto& [known, running] : jobs_) there.push_back(known);
+    SPDLD_ASSIGN(key, meant(caller, name, std::move(there)));
+    if (key && !broken_.contains(*key)) {
+      job = jobs_.at(*key);
+      job->is_written = true;
+    } else if (!key) {
+      const auto found = find_job(caller, name);
+      if (!found && found.error().code() != Code::kNotFound)
+        return tl::unexpected<Status>(found.error());
+    }
   }
-  const auto found = find_job(caller, name);
-  if (!found && found.error().code() == Code::kNotFound) {
+  if (!key) {
     SPDLD_ASSIGN(const std::optional<job::JobKey> forgotten, forget_job(caller, name));
     if (forgotten) return DeletedJob{.pipeline = forgotten->pipeline, .had_ended = true};
+    MutexLock lock(mutex_);
+    return tl::unexpected<Status>(find_job(caller, name).error());
   }
-  if (!found) return tl::unexpected<Status>(found.error());
-  const JobPtr& job = *found;
-  if (!job->is_private) SPDLD_TRY(deps_.store.remove_job(job->key));
-  forget_ended(job->key);
+  const Status removed =
+      job != nullptr && job->is_private ? Status() : deps_.store.remove_job(*key);
+  MutexLock lock(mutex_);
+  if (job != nullptr) {
+    job->is_written = false;
+    written_.notify_all();
+  }
+  if (!removed.ok()) {
+    if (job != nullptr && job->members.empty()) end_job(job);
+    return tl::unexpected<Status>(removed);
+  }
+  forget_ended(*key);
+  DeletedJob deleted{.pipeline = key->pipeline};
+  if (job == nullptr) {
+    log::info(about(*key, caller.uid),
+              "job '{}' on pipeline '{}', which could not go on, deleted by uid {}", key->job,
+              key->pipeline, caller.uid);
+    broken_.erase(*key);
+    return deleted;
+  }
   for (const auto& [member, session] : job->members) {
     session->parting = "its job was deleted by uid " + std::to_string(caller.uid);
     session->connection->bye(
         wire::ByeReason::kJobDeleted,
-        "job '" + job->key.job + "' was deleted by uid " + std::to_string(caller.uid));
+        "job '" + key->job + "' was deleted by uid " + std::to_string(caller.uid));
   }
   job->members.clear();
   streams_.forget(job->tag);
-  log::info(about(job->key, caller.uid), "job '{}' on pipeline '{}' deleted by uid {}",
-            job->key.job, job->key.pipeline, caller.uid);
-  DeletedJob deleted{.pipeline = job->key.pipeline};
+  log::info(about(*key, caller.uid), "job '{}' on pipeline '{}' deleted by uid {}", key->job,
+            key->pipeline, caller.uid);
   drop_job(job);
   return deleted;
 }

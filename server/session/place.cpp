@@ -18,10 +18,10 @@ job::StepAt cursor_step(const delivery::StreamPosition& cursor) {
 
 // The first move that who has gone along with so many is yet to go along with. That it comes from
 // beyond the move's step says nothing, unless it is guessed how many those are.
-const Job::Move* next_move(const Job& job, std::optional<std::uint32_t> done,
-                           const delivery::AttachRequest& request) {
+const Move* next_move(const Job& job, std::optional<std::uint32_t> done,
+                      const delivery::AttachRequest& request) {
   if (!done) return nullptr;
-  const Job::Move* const next = job.move_after(*done);
+  const Move* const next = job.move_after(*done);
   if (next == nullptr) return nullptr;
   if (request.reconnect) return next;
   const bool from_there = request.moves || cursor_step(request.cursor) <= next->from;
@@ -55,21 +55,22 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
     // is of no matter.
     const bool of_now = !ledger || !job.left.empty() || last.at.step == 0;
     SPDLD_TRY(
-        check_place(job, job.timeline, of_now ? std::string() : ledger->order, last.at,
+        check_place(job, job.state.timeline, of_now ? std::string() : ledger->order, last.at,
                     last.position)
             .with_context("start=\"ledger\": job '" + job.key.job + "' cannot go on where it was"));
-    job.timeline.redeal(last.at, last.position);
-    job.start = last.at;
+    job.state.timeline.redeal(last.at, last.position);
+    job.state.start = last.at;
     job.starts_by_ledger = true;
   } else if (request.start == wire::StartMode::kFresh && !request.reconnect) {
     // All begin at the same step of the same deal, however the job was resized before.
-    job.timeline.resize(job.start, job.timeline.position_of(job.start), job.timeline.num_shards());
+    job.state.timeline.resize(job.state.start, job.state.timeline.position_of(job.state.start),
+                              job.state.timeline.num_shards());
     job.starts_by_ledger = false;
   } else {
     if (request.start != wire::StartMode::kCursor) return {};
-    SPDLD_TRY(check_cursor(job, job.timeline, request));
+    SPDLD_TRY(check_cursor(job, job.state.timeline, request));
     const job::StepAt at{request.cursor.epoch, request.cursor.step};
-    stream::Timeline timeline = job.timeline;
+    stream::Timeline timeline = job.state.timeline;
     if (request.reconnect) {
       // It is still where it was when the job was resized.
       timeline.resume(at, request.cursor.position);
@@ -77,20 +78,21 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
       // It comes with all the ranks that there are now.
       timeline.redeal(at, request.cursor.position);
       job.left.clear();
-      job.frontiers.start_again(job.timeline.num_shards());
+      job.state.frontiers.start_again(job.state.timeline.num_shards());
       job.starts_by_ledger = false;
     }
-    if (timeline.gapless()) job.timeline = std::move(timeline);
+    if (timeline.gapless()) job.state.timeline = std::move(timeline);
     job.record_is_old = true;
     return {};
   }
   job.left.clear();
-  job.frontiers.clear();
-  job.moves.clear();
+  job.state.frontiers.clear();
+  job.state.moves.clear();
   job.awaited.clear();
   job.began.reset();
   job.gathered = false;
-  job.rewind_ledger({.at = job.start, .position = job.timeline.position_of(job.start)});
+  job.rewind_ledger(
+      {.at = job.state.start, .position = job.state.timeline.position_of(job.state.start)});
   job.record_is_old = true;
   return {};
 }
@@ -99,11 +101,11 @@ Result<Sessions::Place> Sessions::place_of(Job& job, job::Member member,
                                            const delivery::AttachRequest& request) {
   const auto was = job.left.find(member);
   const job::StepAt at = cursor_step(request.cursor);
-  if (request.moves) job.move_count = std::max(job.move_count, *request.moves);
+  if (request.moves) job.state.move_count = std::max(job.state.move_count, *request.moves);
   std::optional<std::uint32_t> done = request.moves;
   // A cursor that was written by hand, or a state_dict() from before moves were counted, has none.
   if (!done && was != job.left.end()) done = was->second.moves;
-  if (const Job::Move* const next = next_move(job, done, request)) {
+  if (const Move* const next = next_move(job, done, request)) {
     // Those who are away may start from as far back.
     for (auto& [away, left] : job.left) left.moves = std::min(left.moves, *done);
     if (request.start != wire::StartMode::kCursor || at >= next->from)
@@ -114,21 +116,22 @@ Result<Sessions::Place> Sessions::place_of(Job& job, job::Member member,
   }
   // It alone comes back, while others go on.
   if (request.start == wire::StartMode::kLedger && was != job.left.end())
-    return Place{.at = was->second.acked, .moves = job.move_count, .passage = job.last_move};
+    return Place{
+        .at = was->second.acked, .moves = job.state.move_count, .passage = job.state.last_move};
   if (request.start != wire::StartMode::kCursor) {
     // The ledger moves on while some of a new run are yet to come.
     const bool recorded = request.start == wire::StartMode::kLedger && !job.starts_by_ledger &&
                           job.ledger.kept_unix_ms > 0;
-    return Place{.at = recorded ? job.ledger.at : job.start,
+    return Place{.at = recorded ? job.ledger.at : job.state.start,
                  .follows = job.absent == stream::AbsentReplica::kGoOn && job.replicas > 1,
-                 .moves = job.move_count,
-                 .passage = job.last_move};
+                 .moves = job.state.move_count,
+                 .passage = job.state.last_move};
   }
-  SPDLD_TRY(check_cursor(job, job.timeline, request));
+  SPDLD_TRY(check_cursor(job, job.state.timeline, request));
   const Place place{.at = at,
                     .position = request.cursor.position,
-                    .moves = job.move_count,
-                    .passage = job.last_move};
+                    .moves = job.state.move_count,
+                    .passage = job.state.last_move};
   // The consumer knows best; where the record says something else, that is told.
   const job::StepAt known = was != job.left.end() ? was->second.acked : job.ledger.at;
   if (!request.reconnect && job.ledger.kept_unix_ms > 0 && at != known) {

@@ -55,7 +55,7 @@ Result<std::string> Sessions::uris_of(const Job& job, const delivery::QueryReque
   pipeline::PipelinePtr pipeline;
   {
     MutexLock lock(mutex_);
-    for (const stream::Timeline::Cut& cut : job.timeline.cuts()) {
+    for (const stream::Timeline::Cut& cut : job.state.timeline.cuts()) {
       if (cut.phase->order_text() == request.order_digest) pipeline = cut.phase->pipeline;
     }
   }
@@ -86,7 +86,7 @@ void Sessions::answer_query(std::uint64_t id, const delivery::QueryRequest& requ
     if (found == sessions_.end() || found->second->job == nullptr) return;
     session = found->second;
     job = session->job;
-    phase = job->timeline.phase(job->here());
+    phase = job->state.timeline.phase(job->here());
     if (request.kind == wire::QueryKind::kStats) stages = stages_of(*job);
   }
   delivery::Connection& connection = *session->connection;

@@ -37,7 +37,7 @@ Result<stream::Readings> Sessions::readings_for(const job::JobKey& key, const Cr
 
 Status Sessions::check_reader(const Job& job, const Credentials& reader,
                               const stream::Readings& readings, bool alone) {
-  const Credentials of_job = job.timeline.last_phase()->reader();
+  const Credentials of_job = job.state.timeline.last_phase()->reader();
   const Credentials as = source::Access::normalized(reader);
   const std::vector<pipeline::PhasePtr> phases = job.phases();
   const auto is_theirs = [&as](const pipeline::PhasePtr& phase) { return phase->reader() == as; };

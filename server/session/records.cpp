@@ -19,7 +19,8 @@ constexpr std::uint64_t kStillRunningMs = 120'000;
 
 bool same_facts(const store::StoredJob& stored, const delivery::AttachRequest& request) {
   const std::uint32_t num_shards = stored.cuts.empty() ? 0 : stored.cuts.back().num_shards;
-  return request.replicas == stored.replicas && same_vars(stored, request.vars) &&
+  return request.replicas == stored.replicas &&
+         same_vars(stored.first_vars, stored.vars, request.vars) &&
          request.batch_size == stored.batch_size &&
          request.num_shards.value_or(num_shards) == num_shards &&
          static_cast<std::uint64_t>(
@@ -55,9 +56,9 @@ Result<stream::Timeline> timeline_of(const std::vector<store::StoredCut>& stored
 
 // Behind the moves that the job has already.
 Status check_move(const store::StoredMove& move, const Job& job, const stream::Timeline& before) {
-  const bool counts_on =
-      move.number > move.after && move.number > job.last_move && job.moves.size() < Job::kMostMoves;
-  if (counts_on && before.check(move.from, 0).ok() && job.timeline.check(move.to, 0).ok())
+  const bool counts_on = move.number > move.after && move.number > job.state.last_move &&
+                         job.state.moves.size() < Job::kMostMoves;
+  if (counts_on && before.check(move.from, 0).ok() && job.state.timeline.check(move.to, 0).ok())
     return {};
   return senseless();
 }
@@ -129,33 +130,38 @@ Result<pipeline::PhasePtr> Sessions::make_phase(const pipeline::PipelinePtr& pip
   return phase;
 }
 
-Result<JobPtr> Sessions::make_job(job::JobKey key, stream::Timeline timeline, std::uint64_t seed,
-                                  bool is_private) {
-  const pipeline::PipelineVersion& pipeline = *timeline.cuts().front().phase->pipeline;
-  std::set<std::uint64_t> replaced;
-  std::uint64_t last_failure = 0;
-  if (!is_private) {
-    if (const auto kept = deps_.store.last_failure(key)) last_failure = *kept;
-    if (auto kept = deps_.store.replaced(key)) {
-      replaced = std::move(*kept);
-    } else {
-      log::warn(about(key), "{}; the replacement budget of job '{}' starts anew",
-                kept.error().message(), key.job);
-    }
+KeptFailures Sessions::kept_failures(const job::JobKey& key) {
+  KeptFailures kept;
+  if (const auto last = deps_.store.last_failure(key)) kept.last = *last;
+  if (auto replaced = deps_.store.replaced(key)) {
+    kept.replaced = std::move(*replaced);
+  } else {
+    log::warn(about(key), "{}; the replacement budget of job '{}' starts anew",
+              replaced.error().message(), key.job);
   }
-  auto job =
-      std::make_shared<Job>(next_tag_.fetch_add(1, std::memory_order_relaxed), std::move(key),
-                            std::move(timeline), seed, pipeline.replace_budget(),
-                            std::move(replaced), last_failure, is_private ? nullptr : &deps_.store);
+  MutexLock lock(mutex_);
+  for (const store::StoredJob& ended : ended_jobs_) {
+    if (ended.key != key) continue;
+    if (!ended.failures.empty()) kept.last = std::max(kept.last, ended.failures.back().number);
+    kept.replaced.insert(ended.replaced.begin(), ended.replaced.end());
+  }
+  return kept;
+}
+
+Result<JobPtr> Sessions::make_job(job::JobKey key, stream::Timeline timeline, std::uint64_t seed,
+                                  bool is_private, KeptFailures failures) {
+  const pipeline::PipelineVersion& pipeline = *timeline.cuts().front().phase->pipeline;
+  auto job = std::make_shared<Job>(next_tag_.fetch_add(1, std::memory_order_relaxed),
+                                   std::move(key), std::move(timeline), seed,
+                                   pipeline.replace_budget(), std::move(failures));
   job->is_private = is_private;
-  job->failures_kept = last_failure;
   job->absent = pipeline.plan->spec.delivery.absent_replica;
-  for (const stream::Timeline::Cut& cut : job->timeline.cuts()) {
-    if (job->timeline.steps_per_epoch(cut.from) > 0) continue;
+  for (const stream::Timeline::Cut& cut : job->state.timeline.cuts()) {
+    if (job->state.timeline.steps_per_epoch(cut.from) > 0) continue;
     return error(Code::kFailedPrecondition,
                  "pipeline '" + job->key.pipeline + "' has " + counted(cut.phase->items, "item") +
-                     ", and " + counted(job->timeline.num_shards(), "shard") + " with batches of " +
-                     std::to_string(cut.phase->batch) +
+                     ", and " + counted(job->state.timeline.num_shards(), "shard") +
+                     " with batches of " + std::to_string(cut.phase->batch) +
                      " do not fill a step with them: lower the batch size or the number of shards, "
                      "or set 'batch: {last: pad}'");
   }
@@ -163,9 +169,11 @@ Result<JobPtr> Sessions::make_job(job::JobKey key, stream::Timeline timeline, st
 }
 
 Result<JobPtr> Sessions::make_job(job::JobKey key, const pipeline::PipelinePtr& pipeline,
-                                  std::uint64_t seed, std::uint32_t num_shards, bool is_private) {
+                                  std::uint64_t seed, std::uint32_t num_shards, bool is_private,
+                                  KeptFailures failures) {
   SPDLD_ASSIGN(pipeline::PhasePtr phase, make_phase(pipeline, seed));
-  return make_job(std::move(key), stream::Timeline(std::move(phase), num_shards), seed, is_private);
+  return make_job(std::move(key), stream::Timeline(std::move(phase), num_shards), seed, is_private,
+                  std::move(failures));
 }
 
 Result<JobPtr> Sessions::rebuild(const store::StoredJob& stored,
@@ -180,34 +188,35 @@ Result<JobPtr> Sessions::rebuild(const store::StoredJob& stored,
     phases.push_back(std::move(phase));
   }
   SPDLD_ASSIGN(stream::Timeline timeline, timeline_of(stored.cuts, phases));
-  SPDLD_ASSIGN(const JobPtr job, make_job(stored.key, std::move(timeline), stored.seed, false));
+  SPDLD_ASSIGN(const JobPtr job, make_job(stored.key, std::move(timeline), stored.seed, false,
+                                          kept_failures(stored.key)));
   job->declared = stored.declared;
   job->incarnation = stored.incarnation;
   job->replicas = stored.replicas;
   job->epochs = stored.epochs;
-  job->open_epochs = stored.open_epochs;
+  job->state.open_epochs = stored.open_epochs;
   job->max_epochs = stored.max_epochs;
-  job->limits = stored.limits;
-  job->vars = stored.vars;
+  job->state.limits = stored.limits;
+  job->state.vars = stored.vars;
   job->first_vars = stored.first_vars;
   job->batch_size = stored.batch_size;
   // Since it was sent there the epoch may have become shorter, by larger batches.
-  const bool is_step = stored.start.step <= job->timeline.end_step(stored.start.epoch);
-  job->start = is_step ? stored.start : job::StepAt{stored.start.epoch + 1, 0};
+  const bool is_step = stored.start.step <= job->state.timeline.end_step(stored.start.epoch);
+  job->state.start = is_step ? stored.start : job::StepAt{stored.start.epoch + 1, 0};
   for (const store::StoredMove& move : stored.moves) {
     SPDLD_ASSIGN(stream::Timeline before, timeline_of(move.before, phases));
     SPDLD_TRY(check_move(move, *job, before));
-    job->moves.push_back({.number = move.number,
-                          .after = move.after,
-                          .from = move.from,
-                          .to = move.to,
-                          .before = std::move(before)});
-    job->last_move = move.number;
+    job->state.moves.push_back({.number = move.number,
+                                .after = move.after,
+                                .from = move.from,
+                                .to = move.to,
+                                .before = std::move(before)});
+    job->state.last_move = move.number;
   }
-  job->move_count = std::max(stored.move_count, job->last_move);
+  job->state.move_count = std::max(stored.move_count, job->state.last_move);
   job->awaited = {stored.live.begin(), stored.live.end()};
   job->roll->reset(stored.done);
-  job->frontiers.restore(stored.frontiers);
+  job->state.frontiers.restore(stored.frontiers);
   // The old listing was never written to disk, so the dataset was listed anew. The new listing
   // counts from now on.
   job->record_is_old =
@@ -287,28 +296,22 @@ bool Sessions::goes_on_with(const store::StoredJob& stored,
   return runs && same_facts(stored, request);
 }
 
-Result<Sessions::Known> Sessions::revive(const job::JobKey& key,
-                                         const delivery::AttachRequest& request,
-                                         const Credentials& reader) {
+Result<JobPtr> Sessions::revive(const job::JobKey& key, const delivery::AttachRequest& request,
+                                const Credentials& reader) {
   {
     MutexLock lock(mutex_);
-    if (jobs_.contains(key)) return Known{};
+    if (jobs_.contains(key)) return JobPtr();
     if (const auto broken = broken_.find(key); broken != broken_.end())
       return error(Code::kFailedPrecondition,
                    "job '" + key.job + "' was declared and cannot go on: " + broken->second +
                        " ('spdlctl delete job " + key.job + "' forgets it)");
   }
   SPDLD_ASSIGN(std::optional<store::StoredJob> stored, kept_job(key));
-  if (!stored) return Known{};
+  if (!stored) return JobPtr();
   const bool same = same_facts(*stored, request);
-  if (!goes_on_with(*stored, request)) {
-    // Another run of that name. Where the earlier one was is nothing to it.
-    return Known{.job = nullptr, .begins_anew = true};
-  }
-  if (!request.reconnect && !same) {
-    SPDLD_ASSIGN(JobPtr inherited, inherit(*std::move(stored), request, reader));
-    return Known{.job = std::move(inherited)};
-  }
+  // Another run of that name: where the earlier one was is nothing to it.
+  if (!goes_on_with(*stored, request)) return JobPtr();
+  if (!request.reconnect && !same) return inherit(*std::move(stored), request, reader);
   if (stored->ended && !request.reconnect) stored->incarnation = request.incarnation;
   auto job = rebuild(*stored, reader);
   if (!job)
@@ -316,12 +319,12 @@ Result<Sessions::Known> Sessions::revive(const job::JobKey& key,
   log::info(about(key), "job '{}' on pipeline '{}' restored from its record: it was at {}", key.job,
             key.pipeline, place_text((*job)->here()));
   if (stored->ended) (*job)->awaited.clear();
-  return Known{.job = *job};
+  return *job;
 }
 
 Result<JobPtr> Sessions::inherit(store::StoredJob stored, const delivery::AttachRequest& request,
                                  const Credentials& reader) {
-  if (!same_vars(stored, request.vars) ||
+  if (!same_vars(stored.first_vars, stored.vars, request.vars) ||
       (request.seed && static_cast<std::uint64_t>(*request.seed) != stored.seed))
     return JobPtr();
   if (request.batch_size != stored.batch_size) {
@@ -342,10 +345,11 @@ Result<JobPtr> Sessions::inherit(store::StoredJob stored, const delivery::Attach
   if (!job)
     return tl::unexpected<Status>(
         job.error().with_context("job '" + stored.key.job + "' cannot go on"));
-  stream::Timeline& timeline = (*job)->timeline;
+  stream::Timeline& timeline = (*job)->state.timeline;
   take_over(timeline, request, (*job)->ledger.at,
             request.num_shards.value_or(timeline.num_shards()));
-  if (timeline.steps_per_epoch((*job)->start) == 0) return JobPtr();  // said when it is made anew
+  if (timeline.steps_per_epoch((*job)->state.start) == 0)
+    return JobPtr();  // said when it is made anew
   (*job)->record_is_old = true;
   return job;
 }

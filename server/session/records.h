@@ -20,11 +20,12 @@ namespace spdld::session {
 void take_over(stream::Timeline& timeline, const delivery::AttachRequest& request,
                job::StepAt ledger, std::uint32_t num_shards);
 
-// Whether ranks that give these variables belong to such a job: they may know of what was applied
-// to it, or not.
-template <typename Job>
-bool same_vars(const Job& job, const std::map<std::string, std::string>& vars) {
-  return vars == job.first_vars || vars == job.vars;
+// Whether ranks that give these variables belong to a job that had `first` when its first one
+// attached, and has `now`: they may know of what was applied to it, or not.
+inline bool same_vars(const std::map<std::string, std::string>& first,
+                      const std::map<std::string, std::string>& now,
+                      const std::map<std::string, std::string>& given) {
+  return given == first || given == now;
 }
 
 // A pipeline as the store keeps it, and how it came to be the current version.

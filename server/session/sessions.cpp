@@ -94,7 +94,7 @@ void Sessions::heartbeat() {
       if (session->queued) queued.push_back(session);
       if (session->consumer == nullptr) continue;
       const job::StepAt next = session->consumer->view().next;
-      const engine::Run& run = *session->job->timeline.phase(next)->run;
+      const engine::Run& run = *session->job->state.timeline.phase(next)->run;
       const std::uint64_t tasks = run.fetch_stats().tasks() + run.process_stats().tasks();
       const bool works = std::exchange(session->seen_tasks, tasks) != tasks;
       Waiting& waiting = live.emplace_back();
@@ -135,15 +135,20 @@ void Sessions::tick() {
   {
     MutexLock lock(mutex_);
     take_rates();
-    if (std::exchange(will_keep_, true)) return;  // the disk is slow: one waits already
   }
+  if (will_tick_.exchange(true)) return;  // the disk is slow: one waits already
   keeper_.post([this] {
-    {
-      MutexLock lock(mutex_);
-      will_keep_ = false;
-    }
+    will_tick_ = false;
     streams_.tick();
     class_texts_.forget_gone();
+    keep();
+  });
+}
+
+void Sessions::keep_soon() {
+  if (will_keep_.exchange(true)) return;
+  keeper_.post([this] {
+    will_keep_ = false;
     keep();
   });
 }
@@ -203,7 +208,7 @@ void Sessions::detach(delivery::Connection& connection) {
     leave(session, true);
     replicated = session->job != nullptr && session->job->replicas > 1;
   }
-  if (replicated) tick();  // at once: another daemon would wait for it
+  if (replicated) keep_soon();  // another daemon would wait for it
 }
 
 void Sessions::closed(delivery::Connection& connection, delivery::CloseCause cause) {
@@ -266,16 +271,17 @@ void Sessions::leave(const SessionPtr& session, bool done) {
   if (!done) job.last_parting = session->parting;
   if (session->consumer != nullptr && !suspended_) job.record_is_old = true;
   job.members.erase(held);
-  // All have said good-bye: what their run was yet to do is no matter of the next one.
-  if (done && job.members.empty() && job.awaited.empty() &&
-      std::all_of(job.left.begin(), job.left.end(),
-                  [](const auto& was) { return was.second.done; }))
-    job.moves.clear();
   if (job.members.empty()) end_job(session->job);
 }
 
 void Sessions::end_job(const JobPtr& ended) {
   Job& job = *ended;
+  if (job.is_written) return;  // end_change() does it
+  // All have said good-bye: what their run was yet to do is no matter of the next one.
+  if (job.awaited.empty() && !job.left.empty() &&
+      std::all_of(job.left.begin(), job.left.end(),
+                  [](const auto& was) { return was.second.done; }))
+    job.state.moves.clear();
   if (job.declared || job.changes() || !runs(ended)) return;
   streams_.forget(job.tag);
   job.settle_moves();
@@ -300,6 +306,7 @@ void Sessions::end_job(const JobPtr& ended) {
         ended_jobs_.push_back(job.stored());
         ended_jobs_.back().end = std::move(end);
         ended_jobs_.back().failures = job.failures.behind(job.failures_kept);
+        ended_jobs_.back().replaced = job.failures.replaced_behind(job.replaced_kept);
       }
     }
   }
@@ -347,7 +354,7 @@ bool Sessions::has_other_phase(const pipeline::Phase& phase) const {
   const std::string id = phase.pipeline->id();
   for (const auto& [key, job] : jobs_) {
     if (key.pipeline != id) continue;
-    for (const stream::Timeline::Cut& cut : job->timeline.cuts()) {
+    for (const stream::Timeline::Cut& cut : job->state.timeline.cuts()) {
       if (cut.phase.get() != &phase && cut.phase->version() == phase.version()) return true;
     }
   }

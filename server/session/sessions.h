@@ -190,10 +190,15 @@ class Sessions final : public delivery::DataService {
   void abort_swaps(const std::vector<PlannedSwap>& swaps) SPDLD_EXCLUDES(mutex_);
 
   // Held while a job changes and its record with it, so that keep() does not write an older one
-  // over that. Taken between swapping() and mutex_.
+  // over that. Taken between swapping() and mutex_. Whoever has it may wait for the disk: no rank
+  // that reads, attaches or leaves takes it.
   Mutex& records() SPDLD_RETURN_CAPABILITY(records_) { return records_; }
   // Held from planning swaps until they are committed or aborted: one at a time.
   Mutex& swapping() SPDLD_RETURN_CAPABILITY(swapping_) { return swapping_; }
+
+  // Writes the pipelines that loaders have brought since the last time, before anything else is
+  // written of pipelines.
+  void keep_brought() SPDLD_REQUIRES(records_) SPDLD_EXCLUDES(mutex_);
 
   const SessionsDeps& deps() const { return deps_; }
   pipeline::Trials& trials() { return trials_; }
@@ -276,10 +281,6 @@ class Sessions final : public delivery::DataService {
                                             bool gpu_may_have_room, stream::DeviceReserve& reserve)
       SPDLD_REQUIRES(mutex_);
   void welcome(const Session& session) const SPDLD_REQUIRES(mutex_);
-  // A run is on disk before its first batch goes out, and each of its consumers before its own: a
-  // daemon that dies within a second must not take ranks for those of an earlier run, with another
-  // world or batch size, nor forget who had begun. A disk that fails holds nobody up.
-  void keep_attached(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
   // Sends the consumer on its way: the last word, whatever fails has failed before. False: its job
   // is to run what open_gpu() has not been called for. With `gpu_may_have_room`, a full GPU is
   // refused also where main memory would do. The second one fails where the reserve lacks memory on
@@ -294,8 +295,8 @@ class Sessions final : public delivery::DataService {
   bool may_get_room(const Session& session) const SPDLD_EXCLUDES(mutex_);
   Result<JobPtr> join_job(const job::JobKey& key, const Result<pipeline::PipelinePtr>& pipeline,
                           const delivery::AttachRequest& request, const JobPtr& revived,
-                          const Credentials& reader, const stream::Readings& readings)
-      SPDLD_REQUIRES(mutex_);
+                          const Credentials& reader, const stream::Readings& readings,
+                          KeptFailures failures) SPDLD_REQUIRES(mutex_);
   static Status check_facts(const Job& job, const delivery::AttachRequest& request);
   static Status check_shard(const Job& job, const delivery::AttachRequest& request);
   static Status taken_by(const Session& holder, const Job& job, const Session& asks);
@@ -327,27 +328,21 @@ class Sessions final : public delivery::DataService {
   Result<pipeline::PhasePtr> make_phase(const pipeline::PipelinePtr& pipeline, std::uint64_t seed,
                                         std::set<std::string> overrides = {});
   Result<JobPtr> make_job(job::JobKey key, stream::Timeline timeline, std::uint64_t seed,
-                          bool is_private);
+                          bool is_private, KeptFailures failures);
   Result<JobPtr> make_job(job::JobKey key, const pipeline::PipelinePtr& pipeline,
-                          std::uint64_t seed, std::uint32_t num_shards, bool is_private);
+                          std::uint64_t seed, std::uint32_t num_shards, bool is_private,
+                          KeptFailures failures);
   // `reader`: who reads it from now on; none: who did when it was kept.
   Result<JobPtr> rebuild(const store::StoredJob& stored,
                          const std::optional<Credentials>& reader = std::nullopt);
-  // What an earlier daemon, or an earlier run of the job, left on disk, as far as this request goes
-  // on with it.
-  struct Known {
-    JobPtr job = nullptr;
-    bool begins_anew = false;  // what is on disk is of another run: forget_run()
-  };
   // As it was kept last; none: nothing is known of it.
   Result<std::optional<store::StoredJob>> kept_job(const job::JobKey& key) SPDLD_EXCLUDES(mutex_);
   static bool goes_on_with(const store::StoredJob& stored, const delivery::AttachRequest& request);
-  Result<Known> revive(const job::JobKey& key, const delivery::AttachRequest& request,
-                       const Credentials& reader) SPDLD_EXCLUDES(mutex_);
-  // These two: a disk that fails keeps nobody from attaching.
-  // Before such a job begins again: puts on disk how it has ended just now, and what failed in it.
-  void keep_end(const job::JobKey& key) SPDLD_EXCLUDES(mutex_);
-  void forget_run(const job::JobKey& key) SPDLD_EXCLUDES(mutex_);
+  // What an earlier daemon, or an earlier run of the job, left on disk, as far as this request goes
+  // on with it; null: it begins anew, or runs here.
+  Result<JobPtr> revive(const job::JobKey& key, const delivery::AttachRequest& request,
+                        const Credentials& reader) SPDLD_EXCLUDES(mutex_);
+  KeptFailures kept_failures(const job::JobKey& key) SPDLD_EXCLUDES(mutex_);
   // The same job in another world or with another batch size, from where the request begins. None:
   // it is another job.
   Result<JobPtr> inherit(store::StoredJob stored, const delivery::AttachRequest& request,
@@ -359,6 +354,15 @@ class Sessions final : public delivery::DataService {
       JobPtr job;
       std::vector<store::StoredFrontier> frontiers;  // in its record, as the next one is
       std::uint64_t last_failure = 0;
+      std::size_t replaced = 0;
+      bool new_run = false;
+      // How far its consumers may go once the record is on disk.
+      struct Grant {
+        std::shared_ptr<Consumer> consumer;
+        std::uint64_t sent = 0;
+        std::uint64_t ahead = 0;
+      };
+      std::vector<Grant> grants = {};
     };
     std::vector<store::StoredJob> records;
     std::vector<store::StoredPosition> positions;
@@ -379,10 +383,22 @@ class Sessions final : public delivery::DataService {
   Status forget_ended_beyond_share(const Unkept& kept) SPDLD_EXCLUDES(mutex_);
   Status forget_old(std::uint64_t now) SPDLD_EXCLUDES(mutex_);  // every hour
   Status forget_listings() SPDLD_EXCLUDES(mutex_);
-  // With its ledger at another place, if it is sent there. What the same job left when it ended is
-  // older.
-  Status keep_now(Job& job, std::optional<Job::Acknowledged> at = std::nullopt)
-      SPDLD_REQUIRES(mutex_, records_);
+  // A change of a job: from begin_change() until end_change() nobody attaches to it, and what its
+  // record says does not change otherwise.
+  struct Change {
+    JobPtr job;
+    JobState next;
+    std::optional<Job::Acknowledged> ledger = std::nullopt;  // where it is sent, if it is
+  };
+  Change begin_change(const JobPtr& job) SPDLD_REQUIRES(mutex_, records_);
+  // On disk when it returns.
+  Status write(const Change& change) SPDLD_REQUIRES(records_) SPDLD_EXCLUDES(mutex_);
+  // If it was written, it counts from now on. A job that everybody has left meanwhile ends.
+  void end_change(Change& change, const Status& written) SPDLD_REQUIRES(mutex_, records_);
+  // Returns once no change of the job is being written.
+  void await_written(const job::JobKey& key) SPDLD_REQUIRES(mutex_);
+  // keep(), soon, on a thread of its own. Returns at once.
+  void keep_soon();
   // What is not on disk yet of jobs that have ended.
   void forget_ended(const job::JobKey& key) SPDLD_REQUIRES(mutex_, records_);
 
@@ -394,16 +410,36 @@ class Sessions final : public delivery::DataService {
       SPDLD_REQUIRES(mutex_);
   // Forgets what an ended job left behind; none: there is no such job.
   Result<std::optional<job::JobKey>> forget_job(const job::Caller& caller, const JobName& name)
-      SPDLD_REQUIRES(mutex_, records_);
+      SPDLD_REQUIRES(records_) SPDLD_EXCLUDES(mutex_);
 
   // Operating: operate.cpp, move.cpp, and of swaps swap_plan.cpp, swap.cpp, apply.cpp.
   // Nothing of the job is begun until go_on(). The first step that no shard has begun; the job's
   // timeline is then what its furthest consumer reads by.
   static job::StepAt hold(Job& job);
   static void go_on(const Job& job);
-  // Another deal from the first step that no shard has begun: `position` says where that begins.
-  Result<job::JobView> deal_anew(const JobPtr& job, std::uint32_t num_shards, std::uint64_t skip)
-      SPDLD_REQUIRES(mutex_, records_);
+  // Another deal of the rows from the first step that no shard has begun.
+  struct Deal {
+    Change change;
+    job::StepAt from;
+    std::uint64_t position = 0;  // at which `from` begins
+    std::uint64_t left_out = 0;  // steps of the deal before
+    bool grows = false;
+  };
+  // Without `shards`: as many as there are. The job is held until deal_anew().
+  Result<Deal> plan_deal(const job::Caller& caller, const JobName& name,
+                         std::optional<std::uint32_t> shards, std::uint64_t skip)
+      SPDLD_REQUIRES(records_) SPDLD_EXCLUDES(mutex_);
+  Result<job::JobView> deal_anew(Deal deal) SPDLD_REQUIRES(records_) SPDLD_EXCLUDES(mutex_);
+  Status check_resize(const Job& job, std::uint32_t num_shards) const SPDLD_REQUIRES(mutex_);
+  // The job is held until go_on().
+  Result<Change> plan_seek(const job::Caller& caller, const JobName& name, job::StepAt to)
+      SPDLD_REQUIRES(records_) SPDLD_EXCLUDES(mutex_);
+  Result<Change> plan_epochs(const job::Caller& caller, const JobName& name,
+                             std::optional<std::uint64_t> to) SPDLD_REQUIRES(records_)
+      SPDLD_EXCLUDES(mutex_);
+  Result<Change> plan_limits(const job::Caller& caller, const JobName& name,
+                             const LimitChange& wanted) SPDLD_REQUIRES(records_)
+      SPDLD_EXCLUDES(mutex_);
   // The step that is meant, whether or not the job can change there.
   static Result<job::StepAt> asked_step(const Job& job, const stream::Timeline& timeline,
                                         const SwapAt& at, job::StepAt frontier);
@@ -500,6 +536,9 @@ class Sessions final : public delivery::DataService {
   Mutex swapping_;  // taken before records_
   Mutex records_;   // taken before mutex_
   mutable Mutex mutex_;
+  CondVar written_;  // a change of a job has been written, or could not be
+  std::vector<std::pair<store::StoredPipeline, store::StoredRevision>> brought_
+      SPDLD_GUARDED_BY(mutex_);                               // by loaders, and not on disk yet
   std::vector<SessionPtr> applies_ SPDLD_GUARDED_BY(mutex_);  // whose are not answered, each one's
   std::map<job::JobKey, JobPtr> jobs_ SPDLD_GUARDED_BY(mutex_);
   // Undeclared, read when an earlier daemon died, and not heard of since.
@@ -515,12 +554,14 @@ class Sessions final : public delivery::DataService {
   // Private jobs that have ended, oldest first: never on disk, so only the latest.
   std::deque<EndedPrivately> ended_privately_ SPDLD_GUARDED_BY(mutex_);
   bool suspended_ SPDLD_GUARDED_BY(mutex_) = false;
-  bool will_keep_ SPDLD_GUARDED_BY(mutex_) = false;  // a tick has been posted and not begun
+  std::atomic<bool> will_tick_ = false;  // it has been posted, and has not begun
+  std::atomic<bool> will_keep_ = false;
+  std::chrono::nanoseconds paced_at_ SPDLD_GUARDED_BY(mutex_){0};
   std::set<job::JobKey> unwritable_ SPDLD_GUARDED_BY(records_);  // that have been warned of
   Status keep_failed_ SPDLD_GUARDED_BY(mutex_);                  // the last time; logged once
   std::chrono::nanoseconds forgot_at_ SPDLD_GUARDED_BY(mutex_){0};
-  // Where releases go, by connection. A lock of its own, taken last: a job that is written to disk
-  // under mutex_ must hold up no consumer.
+  // Where releases go, by connection. A lock of its own, taken last: what is done to a job under
+  // mutex_ holds up no consumer.
   mutable Mutex routes_mutex_;
   std::map<std::uint64_t, std::shared_ptr<Consumer>> routes_ SPDLD_GUARDED_BY(routes_mutex_);
   // How many queries of a connection are not answered; none: left out.

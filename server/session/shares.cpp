@@ -19,7 +19,6 @@ namespace spdld::session {
 Status Sessions::make_room_for_brought(uid_t uid) {
   pipeline::Catalogue& catalogue = deps_.catalogue;
   if (catalogue.trusted().contains(uid)) return {};
-  MutexLock writing(records_);
   const std::size_t most = catalogue.pipelines_per_user();
   std::vector<pipeline::PipelinePtr> brought = catalogue.all();
   std::erase_if(brought, [uid](const pipeline::PipelinePtr& pipeline) {
@@ -37,6 +36,8 @@ Status Sessions::make_room_for_brought(uid_t uid) {
                               "allows {}: let some end, or have limits.pipelines raised",
                               uid, counted(brought.size(), "pipeline"), most));
   const std::string id = (*idle)->id();
+  MutexLock writing(records_);
+  keep_brought();
   if (Status removed = deps_.store.remove_pipeline(id); !removed.ok())
     spdlog::warn("{}; a restart would bring pipeline '{}' back", removed.message(), id);
   SPDLD_TRY(catalogue.remove(uid, id));

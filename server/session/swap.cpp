@@ -80,12 +80,12 @@ Status changed_meanwhile(const Job& job) {
 
 SwapOutlook outlook_of(const PlannedSwap& swap, job::StepAt frontier) {
   const Job& job = *swap.job;
-  return {
-      .version_before = (swap.tuned ? swap.base : job.timeline.phase_before(swap.from))->version(),
-      .frontier = frontier,
-      .steps_per_epoch = job.timeline.steps_per_epoch(frontier),
-      .steps_per_s = pace_of(job),
-      .known = swap.known};
+  return {.version_before =
+              (swap.tuned ? swap.base : job.state.timeline.phase_before(swap.from))->version(),
+          .frontier = frontier,
+          .steps_per_epoch = job.state.timeline.steps_per_epoch(frontier),
+          .steps_per_s = pace_of(job),
+          .known = swap.known};
 }
 
 }  // namespace
@@ -93,8 +93,8 @@ SwapOutlook outlook_of(const PlannedSwap& swap, job::StepAt frontier) {
 // Whether nothing about it changes when that is committed.
 bool Sessions::says_nothing_new(const PlannedSwap& swap) {
   const Job& job = *swap.job;
-  const pipeline::PhasePtr& last = job.timeline.last_phase();
-  return swap.known && (last != swap.base || (last == swap.phase && job.vars == swap.vars));
+  const pipeline::PhasePtr& last = job.state.timeline.last_phase();
+  return swap.known && (last != swap.base || (last == swap.phase && job.state.vars == swap.vars));
 }
 
 // What other nodes have begun is not known here.
@@ -102,7 +102,7 @@ Status Sessions::check_feeds_all(const PlannedSwap& swap) {
   const Job& job = *swap.job;
   const std::string step = at_text(swap, "step:EPOCH/N");
   if (job.members.empty()) return {};
-  for (std::uint32_t shard = 0; shard < job.timeline.num_shards(); ++shard) {
+  for (std::uint32_t shard = 0; shard < job.state.timeline.num_shards(); ++shard) {
     const job::Member first{.shard = shard, .replica = 0};
     const auto member = job.members.lower_bound(first);
     const auto was = job.left.lower_bound(first);
@@ -163,7 +163,7 @@ Status Sessions::check_swap(const PlannedSwap& swap, const stream::Timeline& tim
 }
 
 stream::Timeline Sessions::without_last_change(const Job& job) {
-  stream::Timeline timeline = job.timeline;
+  stream::Timeline timeline = job.state.timeline;
   const job::StepAt since = timeline.last_change();
   timeline.swap(since, timeline.phase_before(since));
   return timeline;
@@ -172,8 +172,8 @@ stream::Timeline Sessions::without_last_change(const Job& job) {
 // Decides where it is to be. Afterwards it may be known, and then nothing is to be done.
 Status Sessions::place_swap(PlannedSwap& swap, const SwapAt& at, job::StepAt frontier) {
   const Job& job = *swap.job;
-  const job::StepAt since = job.timeline.last_change();
-  const bool begun = since < frontier || since == job.timeline.cuts().front().from;
+  const job::StepAt since = job.state.timeline.last_change();
+  const bool begun = since < frontier || since == job.state.timeline.cuts().front().from;
   const bool runs = swap.known && begun;
   const stream::Timeline without_last = without_last_change(job);
   if (swap.before != nullptr && !begun) {
@@ -182,12 +182,12 @@ Status Sessions::place_swap(PlannedSwap& swap, const SwapAt& at, job::StepAt fro
       swap.phase = swap.before;
       swap.from = since;
       swap.runs_since = without_last.last_change();
-      swap.replaces = changes_from(job.timeline, since);
+      swap.replaces = changes_from(job.state.timeline, since);
       return at.kind == SwapAt::Kind::kStep ? Status() : check_feeds_all(swap);
     }
   }
   // A planned change of the same content may come at another step instead.
-  const stream::Timeline& timeline = swap.known && !begun ? without_last : job.timeline;
+  const stream::Timeline& timeline = swap.known && !begun ? without_last : job.state.timeline;
   SPDLD_ASSIGN(swap.from, asked_step(job, timeline, at, frontier));
   if (runs && swap.from > since && at.kind == SwapAt::Kind::kStep)
     return Status(Code::kFailedPrecondition, "job '" + job.key.job + "' has run this from " +
@@ -201,7 +201,7 @@ Status Sessions::place_swap(PlannedSwap& swap, const SwapAt& at, job::StepAt fro
   }
   if (swap.known && swap.from > since) swap.planned = since;
   swap.known = false;
-  swap.replaces = changes_from(job.timeline, swap.planned.value_or(swap.from));
+  swap.replaces = changes_from(job.state.timeline, swap.planned.value_or(swap.from));
   if (at.kind != SwapAt::Kind::kStep) SPDLD_TRY(check_feeds_all(swap));
   SPDLD_TRY(check_swap(swap, timeline, frontier));
   // Planned as one that is dropped, before the job was dealt anew.
@@ -214,7 +214,8 @@ Result<job::StepAt> Sessions::hold_and_place(PlannedSwap& swap, const SwapAt& at
   const Code not_yet = swap.by_consumer ? Code::kUnavailable : Code::kFailedPrecondition;
   if (job.changes() || yet_to_jump(job) != nullptr)
     return tl::unexpected<Status>(check_settled(job, not_yet));
-  if (swap.base != job.timeline.last_phase()) return tl::unexpected<Status>(changed_meanwhile(job));
+  if (swap.base != job.state.timeline.last_phase())
+    return tl::unexpected<Status>(changed_meanwhile(job));
   if (swap.tuned) return swap.from = job.here();
   if (!swap.known) SPDLD_TRY(check_settled(job, not_yet));
   const job::StepAt frontier = hold(job);
@@ -287,6 +288,7 @@ Status Sessions::prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& a
   Status ready;
   auto swap = swaps.begin();
   for (; swap != swaps.end() && (ready.ok() || reserve.lacks()); ++swap) {
+    await_written(swap->job->key);
     Status made = check_runs(*swap);
     if (made.ok()) made = prepare_swap(*swap, at, reserve);
     if (ready.ok()) ready = std::move(made);
@@ -299,6 +301,7 @@ Status Sessions::prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& a
 Status Sessions::look_ahead(std::vector<PlannedSwap>& swaps, const SwapAt& at) {
   MutexLock lock(mutex_);
   for (PlannedSwap& swap : swaps) {
+    await_written(swap.job->key);
     SPDLD_TRY(check_runs(swap));
     SPDLD_TRY(look_ahead(swap, at));
   }
@@ -334,19 +337,17 @@ std::vector<store::StoredJob> Sessions::stored_after(const std::vector<PlannedSw
   std::vector<store::StoredJob> records;
   for (const PlannedSwap& swap : swaps) {
     if (says_nothing_new(swap) || swap.job->is_private || !runs(swap.job)) continue;
-    Job& job = *swap.job;
+    const Job& job = *swap.job;
     if (swap.tuned && job.tuning != swap.phase) continue;
-    const stream::Timeline before = job.timeline;
-    const auto vars_before = std::exchange(job.vars, swap.vars);
+    JobState next = job.state;
+    next.vars = swap.vars;
     if (swap.tuned || swap.known) {
-      job.timeline.rename(job.timeline.last_phase(), swap.phase);
+      next.timeline.rename(next.timeline.last_phase(), swap.phase);
     } else {
-      job.timeline.swap(swap.from, swap.phase, swap.planned);
+      next.timeline.swap(swap.from, swap.phase, swap.planned);
     }
-    store::StoredJob& record = records.emplace_back(job.stored());
-    record.kept_unix_ms = unix_ms();
-    job.timeline = before;
-    job.vars = vars_before;
+    records.push_back(job.stored(next));
+    records.back().kept_unix_ms = unix_ms();
   }
   return records;
 }
@@ -359,11 +360,11 @@ void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {
     if (swap.tuned && job.tuning != swap.phase) continue;
     if (swap.tuned) job.tuning.reset();
     if (swap.tuned || swap.known) {
-      job.vars = swap.vars;
+      job.state.vars = swap.vars;
       const engine::Plan& plan = *swap.phase->pipeline->plan;
       deps_.executor.tune(*swap.phase->run, plan.fetch.concurrency, plan.process.concurrency);
-      const pipeline::PhasePtr before = job.timeline.last_phase();
-      job.timeline.rename(before, swap.phase);
+      const pipeline::PhasePtr before = job.state.timeline.last_phase();
+      job.state.timeline.rename(before, swap.phase);
       for (const auto& [member, session] : job.members) {
         if (session->consumer != nullptr) session->consumer->rename(before, swap.phase);
       }
@@ -372,8 +373,8 @@ void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {
     }
     if (!job.pending || job.pending->phase != swap.phase) continue;
     job.pending.reset();
-    job.vars = swap.vars;
-    job.timeline.swap(swap.from, swap.phase, swap.planned);
+    job.state.vars = swap.vars;
+    job.state.timeline.swap(swap.from, swap.phase, swap.planned);
     job.record_is_old = true;  // what is on disk of its frontiers is of when it was written
     job.forget_old_cuts();
     for (const auto& [member, session] : job.members) {

@@ -39,9 +39,9 @@ std::vector<JobPtr> Sessions::jobs_of(const job::Caller& caller,
 }
 
 SwapVars Sessions::vars_for(const Job& job, const SwapRequest& request) const {
-  return {
-      .own = job.vars,
-      .overrides = request.again ? overrides_under(job.timeline, *request.again) : request.vars};
+  return {.own = job.state.vars,
+          .overrides =
+              request.again ? overrides_under(job.state.timeline, *request.again) : request.vars};
 }
 
 Result<pipeline::PipelinePtr> Sessions::variant_for(const pipeline::PipelinePtr& pipeline,
@@ -71,7 +71,7 @@ std::vector<StayingJob> Sessions::staying(const job::Caller& caller,
     MutexLock lock(mutex_);
     for (const JobPtr& job : jobs_of(caller, pipeline->id()))
       seen.push_back({.job = job->key.job,
-                      .last = job->timeline.last_phase(),
+                      .last = job->state.timeline.last_phase(),
                       .vars = vars_for(*job, request),
                       .batch_size = job->batch_size});
   }
@@ -98,13 +98,13 @@ Result<PlannedSwap> Sessions::plan_swap(const JobPtr& job, const pipeline::Pipel
   {
     MutexLock lock(mutex_);
     batch_size = job->batch_size;
-    last = job->timeline.last_phase();
-    before = job->timeline.phase_before(job->timeline.last_change());
-    num_shards = job->timeline.num_shards();
+    last = job->state.timeline.last_phase();
+    before = job->state.timeline.phase_before(job->state.timeline.last_change());
+    num_shards = job->state.timeline.num_shards();
     here = job->here();
     if (request.at.kind == SwapAt::Kind::kStep) {
       const auto asked = asked_step(*job, without_last_change(*job), request.at, {});
-      comes_before = asked && *asked <= job->timeline.last_change();
+      comes_before = asked && *asked <= job->state.timeline.last_change();
     }
   }
   // Whoever changes a job: it is the job's consumers who will have the data.

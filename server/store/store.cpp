@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/descriptors.h"
+#include "base/failpoint.h"
 #include "store/statement.h"
 
 namespace spdld::store {
@@ -54,6 +55,7 @@ Status Store::begin() {
 
 Status Store::finish(Status outcome) {
   if (outcome.ok()) {
+    SPDLD_FAILPOINT("store.commit");
     Statement commit(db_, "COMMIT");
     if (commit.step() == SQLITE_DONE) return {};
     outcome = failure("written");

@@ -112,6 +112,7 @@ struct StoredJob {
   std::optional<StoredEnd> end = std::nullopt;  // if it has ended
   // To be added to those that are kept already; reading a job brings none of them.
   std::vector<engine::LoggedFailure> failures = {};
+  std::vector<std::uint64_t> replaced = {};  // items, which count against its budget for good
   std::uint64_t kept_unix_ms = 0;
 };
 
@@ -171,6 +172,9 @@ class Store {
                   const std::vector<StoredPosition>& positions = {});
   // Without the position that an earlier one of its key left.
   Status put_new_job(const StoredJob& job);
+  // Whether anything may be kept of the job. Returns at once, however slow the disk is; the calls
+  // that read what is kept of one job return at once where it is not.
+  bool may_know(const job::JobKey& key) const SPDLD_EXCLUDES(keys_mutex_);
   // With all that is kept of it.
   Status remove_job(const job::JobKey& key);
   Result<std::optional<StoredJob>> job(const job::JobKey& key);
@@ -185,8 +189,6 @@ class Store {
   // that ended last and those that run, which count as well. How many these were.
   Result<std::size_t> forget_ended(uid_t uid, std::size_t most,
                                    const std::set<job::JobKey>& running);
-  // Items that were replaced in a job: they count against its budget for good.
-  Status add_replaced(const job::JobKey& key, std::uint64_t item);
   Result<std::set<std::uint64_t>> replaced(const job::JobKey& key);
 
   // How they ended, and what failed in them: store_ends.cpp. Kept for as long as the job is.
@@ -203,7 +205,6 @@ class Store {
   Result<std::uint64_t> last_failure(const job::JobKey& key);  // its number; 0: there is none
 
   // How far they were acknowledged: store_positions.cpp.
-  Status remove_position(const job::JobKey& key);
   Result<std::optional<StoredPosition>> position(const job::JobKey& key);
 
   // What was listed for anything that is kept here (ApplyRequest::dataset): store_datasets.cpp.
@@ -232,6 +233,8 @@ class Store {
   Status write_end(const StoredJob& job) SPDLD_REQUIRES(mutex_);     // and what failed in it
   Status delete_job(const job::JobKey& key) SPDLD_REQUIRES(mutex_);  // with all that is known of it
   Status write_position(const StoredPosition& position) SPDLD_REQUIRES(mutex_);
+  void note_key(const job::JobKey& key) SPDLD_EXCLUDES(keys_mutex_);
+  Status read_keys() SPDLD_REQUIRES(mutex_) SPDLD_EXCLUDES(keys_mutex_);
 
   const std::string state_dir_;
   const std::string path_;
@@ -239,6 +242,9 @@ class Store {
   std::vector<std::string> warnings_;
   Mutex mutex_;
   sqlite3* db_ SPDLD_GUARDED_BY(mutex_) = nullptr;
+  mutable Mutex keys_mutex_;
+  // Of all jobs that are kept, at least; none: they could not be read.
+  std::optional<std::set<job::JobKey>> keys_ SPDLD_GUARDED_BY(keys_mutex_);
 };
 
 }  // namespace spdld::store

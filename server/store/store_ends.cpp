@@ -30,6 +30,11 @@ Status Store::write_end(const StoredJob& job) {
         .bind(failure_text(kept.facts));
     if (statement.step() != SQLITE_DONE) return failure("written");
   }
+  for (const std::uint64_t item : job.replaced) {
+    Statement statement(db_, "INSERT OR IGNORE INTO replaced VALUES (?, ?, ?, ?)");
+    statement.bind(job.key).bind(static_cast<std::int64_t>(item));
+    if (statement.step() != SQLITE_DONE) return failure("written");
+  }
   if (job.failures.empty()) return {};
   const auto last = static_cast<std::int64_t>(job.failures.back().number);
   Statement statement(db_,
@@ -94,6 +99,7 @@ Result<std::vector<Store::KeptFailure>> Store::failures(std::optional<uid_t> uid
 }
 
 Result<std::uint64_t> Store::last_failure(const job::JobKey& key) {
+  if (!may_know(key)) return 0;
   MutexLock lock(mutex_);
   Statement statement(db_,
                       "SELECT MAX(number) FROM failures WHERE uid = ? AND job = ? AND "

@@ -15,7 +15,33 @@
 
 namespace spdld::store {
 
+bool Store::may_know(const job::JobKey& key) const {
+  MutexLock lock(keys_mutex_);
+  return !keys_ || keys_->contains(key);
+}
+
+void Store::note_key(const job::JobKey& key) {
+  MutexLock lock(keys_mutex_);
+  if (keys_) keys_->insert(key);
+}
+
+Status Store::read_keys() {
+  std::set<job::JobKey> keys;
+  {
+    Statement statement(db_,
+                        "SELECT uid, job, pipeline FROM jobs UNION SELECT uid, job, pipeline FROM "
+                        "positions");
+    int state = statement.step();
+    for (; state == SQLITE_ROW; state = statement.step()) keys.insert(statement.key());
+    if (state != SQLITE_DONE) return failure("read");
+  }
+  MutexLock lock(keys_mutex_);
+  keys_ = std::move(keys);
+  return {};
+}
+
 Status Store::write_job(const StoredJob& job) {
+  note_key(job.key);
   SPDLD_ASSIGN(const std::string state, job_text(job));
   Statement statement(db_, "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?)");
   statement.bind(job.key)
@@ -96,6 +122,7 @@ Result<std::size_t> Store::forget_ended(uid_t uid, std::size_t most,
 }
 
 Result<std::optional<StoredJob>> Store::job(const job::JobKey& key) {
+  if (!may_know(key)) return std::optional<StoredJob>();
   MutexLock lock(mutex_);
   Statement statement(
       db_,
@@ -183,17 +210,12 @@ Status Store::forget_before(std::uint64_t unix_ms) {
     }
     return {};
   };
-  return finish(write());
-}
-
-Status Store::add_replaced(const job::JobKey& key, std::uint64_t item) {
-  MutexLock lock(mutex_);
-  Statement statement(db_, "INSERT OR IGNORE INTO replaced VALUES (?, ?, ?, ?)");
-  statement.bind(key).bind(static_cast<std::int64_t>(item));
-  return statement.step() == SQLITE_DONE ? Status() : failure("written");
+  SPDLD_TRY(finish(write()));
+  return read_keys();
 }
 
 Result<std::set<std::uint64_t>> Store::replaced(const job::JobKey& key) {
+  if (!may_know(key)) return std::set<std::uint64_t>();
   MutexLock lock(mutex_);
   Statement statement(db_, "SELECT item FROM replaced WHERE uid = ? AND job = ? AND pipeline = ?");
   statement.bind(key);

@@ -151,6 +151,10 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& state_dir) {
     store->warnings_.push_back(without_a_file(opened));
     SPDLD_TRY(store->open_empty());
   }
+  {
+    MutexLock lock(store->mutex_);
+    (void)store->read_keys();  // who asks for a job finds out what is wrong
+  }
   if (std::string room = short_of_room(state_dir); opened.ok() && !room.empty())
     store->warnings_.push_back(std::move(room));
   return store;

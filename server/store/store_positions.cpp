@@ -11,6 +11,7 @@
 namespace spdld::store {
 
 Status Store::write_position(const StoredPosition& position) {
+  note_key(position.key);
   Statement statement(db_, "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
   statement.bind(position.key)
       .bind(static_cast<std::int64_t>(position.at.epoch))
@@ -21,13 +22,8 @@ Status Store::write_position(const StoredPosition& position) {
   return statement.step() == SQLITE_DONE ? Status() : failure("written");
 }
 
-Status Store::remove_position(const job::JobKey& key) {
-  MutexLock lock(mutex_);
-  Statement statement(db_, "DELETE FROM positions WHERE uid = ? AND job = ? AND pipeline = ?");
-  return statement.bind(key).step() == SQLITE_DONE ? Status() : failure("written");
-}
-
 Result<std::optional<StoredPosition>> Store::position(const job::JobKey& key) {
+  if (!may_know(key)) return std::optional<StoredPosition>();
   MutexLock lock(mutex_);
   Statement statement(db_,
                       "SELECT epoch, step, position, order_text, kept_unix_ms FROM positions WHERE "

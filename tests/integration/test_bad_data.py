@@ -118,7 +118,7 @@ def test_an_exceeded_budget_is_an_error_that_names_the_item(
 def test_the_budget_survives_a_restart(daemon: Any, damage: Damage) -> None:
     daemon.ctl("job", "create", "run", "--pipeline", "images")
     daemon.ctl("consume", "images", "--job", "run")
-    daemon.kill()
+    daemon.stop()
     daemon.start()
     assert daemon.ctl_json("get", "jobs", "run")["replaced"] == 4
     # The same four once more are no new ones; a fifth is one too many.

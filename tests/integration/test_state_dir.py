@@ -217,3 +217,28 @@ def test_a_second_daemon_on_one_state_dir_is_refused_with_the_first_ones_pid(
         assert "ended with 1" in str(refused.value)
         daemon.kill()
         second.start()
+
+
+def test_ranks_read_and_leave_while_the_record_cannot_be_written(
+    make_daemon: Callable[..., Any],
+    start_rank: Callable[..., Rank],
+    write_pipeline: Callable[..., Any],
+    dataset: Any,
+) -> None:
+    daemon = make_daemon(pipelines=[write_pipeline(dataset)])
+    reading, leaving = (start_rank(daemon, job="run", rank=rank, world_size=2) for rank in range(2))
+    for rank in (reading, leaving):
+        rank.next()
+    limit = [daemon._programs / "spdlctl", "--address", daemon.address]
+    limit += ["job", "limit", "run", "--weight", "2"]
+    # Each write waits 5 s for another program's lock, and then fails.
+    with contextlib.closing(sqlite3.connect(daemon.state_dir / "spdld.sqlite")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        limiting = subprocess.Popen(limit, stderr=subprocess.PIPE, text=True)
+        reading.rest_of_epoch()
+        leaving.do("close")
+        _, why = limiting.communicate()
+    assert limiting.returncode == 1
+    assert "end the program that has it open, and try again" in why
+    assert daemon.ctl_json("get", "jobs", "run")["limits"]["weight"] == 1
+    assert subprocess.run(limit).returncode == 0

@@ -111,7 +111,7 @@ TEST(Frontiers, AreWrittenAgainBeforeAConsumerIsFurtherThanTheRecordSays) {
   frontiers.begin(kFirst, {0, 0}, false);
   job::StepAt on_disk;
   for (std::uint64_t second = 0, read = 0; second < 100; ++second) {
-    if (frontiers.outrun(steps, {kFirst})) {
+    if (frontiers.outrun(steps, {kFirst}, true)) {
       const auto record = frontiers.stored(steps, {kFirst});
       frontiers.kept(record);
       on_disk = record.front().at;
@@ -126,14 +126,15 @@ TEST(Frontiers, AreWrittenAgainBeforeAConsumerIsFurtherThanTheRecordSays) {
   EXPECT_LE(frontiers.stored(steps, {kFirst}).front().at, steps.further(at, 24));
 }
 
-TEST(Frontiers, CoverAConsumerOnceItIsOnDiskAndFarEnoughAhead) {
+TEST(Frontiers, AreFurtherAheadOfAConsumerThatUsesUpInAMomentWhatWasMeantForSeconds) {
   Frontiers frontiers;
   frontiers.begin(kFirst, {0, 0}, false);
-  EXPECT_FALSE(frontiers.covered(kFirst, timeline()));
   frontiers.kept(frontiers.stored(timeline(), {kFirst}));
-  EXPECT_TRUE(frontiers.covered(kFirst, timeline()));
-  frontiers.begin(kFirst, {9, 0}, false);
-  EXPECT_FALSE(frontiers.covered(kFirst, timeline())) << "it begins behind what the record says";
+  EXPECT_FALSE(frontiers.outrun(timeline(), {kFirst}, false));
+  EXPECT_EQ(frontiers.lead(), Frontiers::kFirstLead);
+  frontiers.reach(kFirst, {1, 80}, 0, 180);
+  EXPECT_TRUE(frontiers.outrun(timeline(), {kFirst}, false));
+  EXPECT_EQ(frontiers.lead(), 2 * Frontiers::kFirstLead);
 }
 
 }  // namespace

@@ -309,17 +309,17 @@ TEST_F(StoreTest, KeepsPositionsAndForgetsThoseOfJobsThatEndedLongAgo) {
   job.key = declared;
   job.declared = true;
   job.kept_unix_ms = 10;
+  job.replaced = {6};
   ASSERT_TRUE(store->put_jobs({job}).ok());
   job.key = old;
   job.declared = false;
+  job.replaced = {5};
   ASSERT_TRUE(store->put_jobs({job}).ok());
   ASSERT_TRUE(
       store
           ->put_jobs({}, {{.key = old, .at = {1, 2}, .position = 3, .kept_unix_ms = 10},
                           {.key = declared, .at = {4, 5}, .position = 6, .kept_unix_ms = 10}})
           .ok());
-  ASSERT_TRUE(store->add_replaced(old, 5).ok());
-  ASSERT_TRUE(store->add_replaced(declared, 6).ok());
   EXPECT_EQ((*store->position(old))->at, (job::StepAt{1, 2}));
   EXPECT_EQ(*store->jobs_named("old"), std::vector<job::JobKey>{old});
   ASSERT_TRUE(store->forget_before(11).ok());
@@ -337,9 +337,9 @@ TEST_F(StoreTest, ForgetsAJobWithWhatWasReplacedInIt) {
   StoredJob job;
   job.key = key;
   job.declared = true;
+  job.replaced = {5};
   ASSERT_TRUE(store->put_jobs({job}).ok());
-  ASSERT_TRUE(store->add_replaced(key, 5).ok());
-  ASSERT_TRUE(store->add_replaced(key, 5).ok());
+  ASSERT_TRUE(store->put_jobs({job}).ok());
   EXPECT_EQ(store->replaced(key)->size(), 1U);
   ASSERT_TRUE(store->remove_job(key).ok());
   EXPECT_TRUE(store->declared_jobs()->empty());
