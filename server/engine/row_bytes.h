@@ -30,7 +30,7 @@ struct RowBytes {
   std::chrono::nanoseconds since{0};  // when it was asked for, and then when it was there
   std::chrono::nanoseconds took{0};   // in all stages
   // What the cache has of the item, whether or not the item still is that; its bytes, where they
-  // cannot be read in place.
+  // cannot be read in place, which count with those in `parts`.
   std::optional<CachedItem> cached;
   source::ItemBytes cached_bytes;
 

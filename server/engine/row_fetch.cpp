@@ -33,6 +33,7 @@ source::FetchState RowFetch::bring(std::uint64_t item, RowBytes& bytes, source::
         }
         // What was kept is lost; the item is not.
         cache_->forget_lost(cache_key(item), *bytes.cached, bytes.status);
+        bytes.cached_bytes.bytes.shrink(0);
         bytes.stage = Stage::kNone;
         look_up = false;
         break;
@@ -55,6 +56,8 @@ bool RowFetch::ask_source(std::uint64_t item, RowBytes& bytes, bool look_up,
   if (cache_ != nullptr && look_up) {
     bytes.cached = cache_->find(cache_key(item));
     if (bytes.cached) revision.known = bytes.cached->stamp;
+    if (bytes.cached && cache_->where() == spec::CacheSpec::Where::kDisk)
+      revision.kept_bytes = ByteBuffer::grown(bytes.cached->bytes);
   }
   return ask(bytes, RowBytes::Stage::kSource, "its bytes",
              [&] { return source_.fetch(item, plan_.requests, bytes.parts, sink, token); });

@@ -79,7 +79,8 @@ RangeReader::Outcome RangeReader::make_room(ItemBytes& item, Progress& progress)
                                                  std::to_string(options_.max_item_bytes) +
                                                  " that an item may have")};
   }
-  const std::uint64_t wanted = ByteBuffer::grown(size + 1);
+  const std::uint64_t wanted =
+      ByteBuffer::grown(size + 1) + (item.revision.unchanged ? item.revision.kept_bytes : 0);
   if (!count(item.bytes, wanted))
     return {.kind = Outcome::Kind::kNoRoom, .status = {}, .wanted_bytes = wanted};
   try {

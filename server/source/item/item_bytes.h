@@ -59,6 +59,10 @@ struct Revision {
   bool asked = false;
   std::size_t request = 0;         // which of the requests it is about
   std::optional<ItemStamp> known;  // what the caller has; none: nothing
+  // Memory that the caller takes for what it has, if the part is unchanged. It counts with the
+  // bytes that are brought, in one share: a row that waited for a second one while it holds a first
+  // could wait for ever.
+  std::uint64_t kept_bytes = 0;
   // Of the bytes that were brought; none: a later change might go unnoticed, so do not keep them.
   std::optional<ItemStamp> stamp;
   bool unchanged = false;  // the part still is `known`: its bytes were not brought

@@ -45,6 +45,11 @@ class KeptSource final : public source::Source {
     MutexLock lock(mutex_);
     return brought_;
   }
+  // Of memory that callers take of what was unchanged.
+  std::uint64_t kept_bytes() {
+    MutexLock lock(mutex_);
+    return kept_bytes_;
+  }
 
   std::uint64_t size() const override { return items_.size(); }
   const std::string& listing_digest() const override { return digest_; }
@@ -72,6 +77,7 @@ class KeptSource final : public source::Source {
     revision.unchanged = revision.asked && revision.known == stamp;
     out.bytes.resize(0);
     set_only_part(out);
+    if (revision.unchanged) kept_bytes_ += revision.kept_bytes;
     if (revision.unchanged) return source::FetchState::kReady;
     if (stamped_) revision.stamp = stamp;
     ++brought_;
@@ -92,6 +98,7 @@ class KeptSource final : public source::Source {
   std::vector<std::int64_t> revisions_ SPDLD_GUARDED_BY(mutex_);
   std::map<std::uint64_t, Status> failures_ SPDLD_GUARDED_BY(mutex_);
   std::uint64_t brought_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::uint64_t kept_bytes_ SPDLD_GUARDED_BY(mutex_) = 0;
   bool stamped_ = true;
 };
 

@@ -411,6 +411,23 @@ TEST_F(WarmRunTest, BringsNoBytesOfWhatIsKept) {
   EXPECT_EQ(kept_->snapshot().misses, 12U);
 }
 
+TEST_F(WarmRunTest, AsksForRoomForWhatIsReadBackFromADisk) {
+  for (const auto& [keys, on_disk] : {std::pair("form: decoded, size: 64MiB", false),
+                                      std::pair("form: decoded, size: 64MiB, where: disk", true),
+                                      std::pair("form: encoded, size: 64MiB, where: disk", true)}) {
+    start(keys);
+    with_->epoch(0);
+    wait_until_kept(*kept_, 12);
+    EXPECT_EQ(source_->kept_bytes(), 0U) << keys;
+    with_->epoch(1);
+    const std::uint64_t kept = kept_->snapshot().bytes - 12 * SampleCache::kEntryBytes;
+    if (on_disk)
+      EXPECT_GE(source_->kept_bytes(), kept) << keys;
+    else
+      EXPECT_EQ(source_->kept_bytes(), 0U) << keys;
+  }
+}
+
 TEST_F(WarmRunTest, NeverServesAnItemAsItWas) {
   for (const char* keys :
        {"form: decoded, size: 64MiB", "form: encoded, size: 64MiB",

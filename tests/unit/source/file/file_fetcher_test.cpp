@@ -611,6 +611,32 @@ TEST_F(FileFetcherTest, BringsNothingWhereTheFileIsWhatTheCallerKnows) {
   }
 }
 
+TEST_F(FileFetcherTest, CountsWhatTheCallerHasOfAnUnchangedFile) {
+  start();
+  Revision revision;
+  ASSERT_TRUE(fetch_revision(revision).ok());
+  revision.known = revision.stamp;
+  revision.kept_bytes = 1000;
+  ASSERT_TRUE(fetch_revision(revision).ok());
+  EXPECT_TRUE(revision.unchanged);
+  EXPECT_THAT(buffers_->used(), ElementsAre(Pair(kReader, ByteBuffer::grown(1) + 1000)));
+
+  FetchedItem second;
+  second.revision = revision;
+  ASSERT_EQ(fetch_file(*fetcher_, "a.bin", second, sink_, 2), FetchState::kPending);
+  EXPECT_EQ(sink_.calls(2), 0);
+  out_.bytes.shrink(0);
+  EXPECT_TRUE(sink_.wait(2).ok());
+  EXPECT_TRUE(second.revision.unchanged);
+  EXPECT_THAT(buffers_->used(), ElementsAre(Pair(kReader, ByteBuffer::grown(1) + 1000)));
+
+  second.bytes.shrink(0);
+  revision.known->inode += 1;
+  ASSERT_TRUE(fetch_revision(revision).ok());
+  EXPECT_FALSE(revision.unchanged);
+  EXPECT_THAT(buffers_->used(), ElementsAre(Pair(kReader, ByteBuffer::grown(11))));
+}
+
 TEST_F(FileFetcherTest, BringsAFileThatChangedThoughItsSizeDidNot) {
   start();
   Revision revision;
