@@ -89,8 +89,12 @@ source::Order PipelineVersion::order() const {
           .lengths_digest = lengths == nullptr ? std::string() : lengths->digest()};
 }
 
-source::Sampler PipelineVersion::sampler(std::uint64_t seed) const {
-  return {source->size(), plan->spec.shuffle, seed, lengths};
+Result<source::Sampler> PipelineVersion::sampler(std::uint64_t seed) const {
+  auto sampler =
+      source::Sampler::counted(source->size(), plan->spec.shuffle, seed, lengths, reader.uid);
+  if (!sampler)
+    return tl::unexpected<Status>(sampler.error().with_context("pipeline '" + name() + "'"));
+  return sampler;
 }
 
 std::vector<std::string> PipelineVersion::warnings() const {

@@ -59,7 +59,8 @@ struct PipelineVersion {
   const std::string& name() const { return plan->spec.name; }  // as its text has it
   std::string id() const { return pipeline_id(owner, name()); }
   source::Order order() const;
-  source::Sampler sampler(std::uint64_t seed) const;
+  // kResourceExhausted: what an order by length keeps has no room among its user's listings.
+  Result<source::Sampler> sampler(std::uint64_t seed) const;
   // What its users should know though nothing failed: a slip in the text, a class without items.
   std::vector<std::string> warnings() const;
   std::uint64_t replace_budget() const;  // of a run: items that others may take the place of

@@ -56,8 +56,9 @@ Result<MadeBatch> Trials::make_first(uid_t user, const PipelineVersion& pipeline
   const std::uint64_t items = pipeline.source->size();
   const std::uint64_t seed = plan.spec.seed;
   rows = std::clamp<std::uint64_t>(rows, 1, std::min(items, plan.layout.rows()));
+  SPDLD_ASSIGN(source::Sampler sampler, pipeline.sampler(seed));
   const auto run =
-      std::make_shared<engine::Run>(pipeline.plan, pipeline.source, pipeline.sampler(seed), seed,
+      std::make_shared<engine::Run>(pipeline.plan, pipeline.source, std::move(sampler), seed,
                                     executor_.pool(), engine::RunLimits{}, clock_);
   return make(user, pipeline, run, {}, {.first = 0, .rows = rows, .valid = rows}, progress);
 }

@@ -115,6 +115,7 @@ Result<pipeline::PhasePtr> Sessions::make_phase(const pipeline::PipelinePtr& pip
   const engine::Plan& plan = *pipeline->plan;
   const std::uint64_t items = pipeline->source->size();
   SPDLD_ASSIGN(std::shared_ptr<engine::SampleCache> cache, open_cache(*pipeline));
+  SPDLD_ASSIGN(source::Sampler sampler, pipeline->sampler(seed));
   auto phase = std::make_shared<pipeline::Phase>();
   phase->items = items;
   phase->tail = plan.spec.batch.last;
@@ -124,9 +125,9 @@ Result<pipeline::PhasePtr> Sessions::make_phase(const pipeline::PipelinePtr& pip
   phase->pipeline = pipeline;
   phase->overrides = std::move(overrides);
   if (cache != nullptr) phase->cache_use = std::make_shared<engine::SampleCache::Use>(cache);
-  phase->run = std::make_shared<engine::Run>(pipeline->plan, pipeline->source,
-                                             pipeline->sampler(seed), seed, deps_.executor.pool(),
-                                             engine::RunLimits{}, deps_.clock, std::move(cache));
+  phase->run = std::make_shared<engine::Run>(pipeline->plan, pipeline->source, std::move(sampler),
+                                             seed, deps_.executor.pool(), engine::RunLimits{},
+                                             deps_.clock, std::move(cache));
   return phase;
 }
 

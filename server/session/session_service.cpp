@@ -35,16 +35,19 @@ std::map<std::string, std::string> environment_for(const std::string& yaml) {
   return variables;
 }
 
-std::optional<engine::PlanFacts::Padding> padding_of(const pipeline::PipelineVersion& pipeline) {
-  if (pipeline.lengths == nullptr) return std::nullopt;
+using Padding = std::optional<engine::PlanFacts::Padding>;
+
+Result<Padding> padding_of(const pipeline::PipelineVersion& pipeline) {
+  if (pipeline.lengths == nullptr) return Padding();
   const spec::PipelineSpec& spec = pipeline.plan->spec;
   const auto batch = static_cast<std::uint64_t>(spec.batch.size);
   Shuffle without = spec.shuffle;
   without.bucket.reset();
   const source::Sampler plain(pipeline.source->size(), without, spec.seed);
+  SPDLD_ASSIGN(const source::Sampler sampler, pipeline.sampler(spec.seed));
   return engine::PlanFacts::Padding{
       .without = source::padding_share(plain, *pipeline.lengths, batch),
-      .with = source::padding_share(pipeline.sampler(spec.seed), *pipeline.lengths, batch)};
+      .with = source::padding_share(sampler, *pipeline.lengths, batch)};
 }
 
 // Why the daemon can deliver to none of its GPUs; empty: to one it can.
@@ -351,6 +354,7 @@ Result<ExplainView> SessionService::explain(const job::Caller& caller,
   const SessionsDeps& deps = sessions_.deps();
   const auto credits = static_cast<std::uint32_t>(built->plan->spec.delivery.prefetch);
   const bool bound = deps.budget.share_bytes(caller.uid).has_value();
+  SPDLD_ASSIGN(const Padding padding, padding_of(*built));
   const engine::ExplainContext context{
       .items = built->source->size(),
       .classes = built->source->classes().size(),
@@ -362,7 +366,7 @@ Result<ExplainView> SessionService::explain(const job::Caller& caller,
       .arena_budget = deps.budget.limit_bytes(caller.uid),
       .arena_kind = std::string(delivery::arena_kind_name(deps.arena_kind)),
       .cache = built->cache,
-      .padding = padding_of(*built),
+      .padding = padding,
       .on_gpu = on_gpu(*built->plan)};
   return ExplainView{.facts = engine::plan_facts(*built->plan, context),
                      .text = engine::explain(*built->plan, context)};

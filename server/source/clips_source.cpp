@@ -220,16 +220,19 @@ class ClipsOpener {
     SPDLD_TRY(find_part(*data));
     SPDLD_TRY(check_names());
     SPDLD_TRY(check_times());
+    data->memory = options_.share();
     SPDLD_ASSIGN(OpenedMediaIndex index, media.empty() || options_.kept == nullptr
-                                             ? make_index(data->part)
-                                             : reopen(data->part, media));
+                                             ? make_index(data->part, data->memory)
+                                             : reopen(data->part, media, data->memory));
     data->media = index.name;
     ClipFaults faults(*from_);
-    SPDLD_ASSIGN(data->clips, cut_clips(spec_, *from_, data->part, std::move(index.index),
-                                        {options_.max_items, options_.max_file_bytes}, faults));
-    data->memory = options_.share();
-    SPDLD_TRY(data->memory->resize(data->clips.memory_bytes() + data->clips.index->bytes())
-                  .with_context(key_));
+    auto cut = cut_clips(spec_, *from_, data->part, std::move(index.index),
+                         {.items = options_.max_items,
+                          .item_bytes = options_.max_file_bytes,
+                          .memory = data->memory},
+                         faults);
+    if (!cut) return tl::unexpected<Status>(cut.error().with_context(key_));
+    data->clips = *std::move(cut);
     SPDLD_TRY(judge(data->clips, faults.all(), media.empty()));
     data->indexed = std::make_shared<IndexedMedia>(data->clips.index, *options_.prober);
     SPDLD_TRY(name_fields(*data));
@@ -295,8 +298,10 @@ class ClipsOpener {
                   "them");
   }
 
-  Result<OpenedMediaIndex> make_index(std::size_t part) const {
+  Result<OpenedMediaIndex> make_index(std::size_t part,
+                                      const ListingMemory::SharePtr& memory) const {
     MediaIndexOptions how;
+    how.memory = memory;
     if (options_.kept != nullptr) how.directory = options_.kept->media_indexes().directory();
     how.threads = options_.listing_threads;
     how.stop = options_.stop;
@@ -306,14 +311,18 @@ class ClipsOpener {
         options_.progress(so_far.done, "looked into " + std::to_string(so_far.done) + " of " +
                                            counted(so_far.files, "media file"));
       };
-    SPDLD_ASSIGN(OpenedMediaIndex opened, open_media_index(*from_, part, *options_.prober, how));
+    auto made = open_media_index(*from_, part, *options_.prober, how);
+    if (!made && made.error().code() == Code::kResourceExhausted)
+      return tl::unexpected<Status>(made.error().with_context(key_));
+    SPDLD_ASSIGN(OpenedMediaIndex opened, std::move(made));
     if (options_.kept != nullptr)
       opened.index = options_.kept->media_indexes().share(opened.name, std::move(opened.index));
     return opened;
   }
 
   // A source that was applied has the clips that it had, whatever the files are by now.
-  Result<OpenedMediaIndex> reopen(std::size_t part, const std::string& media) const {
+  Result<OpenedMediaIndex> reopen(std::size_t part, const std::string& media,
+                                  const ListingMemory::SharePtr& memory) const {
     Result<std::shared_ptr<const MediaIndex>> kept = options_.kept->media_indexes().open(media);
     if (kept && has_all(**kept, part))
       return OpenedMediaIndex{.index = *std::move(kept), .name = media};
@@ -322,8 +331,10 @@ class ClipsOpener {
         (kept ? "the index " + media + " is of other files" : kept.error().message());
     const std::string way_out =
         "; bring that file back, or apply the pipeline again and start its jobs anew";
-    Result<OpenedMediaIndex> again = make_index(part);
-    if (!again && again.error().code() == Code::kCancelled) return again;
+    Result<OpenedMediaIndex> again = make_index(part, memory);
+    if (!again && (again.error().code() == Code::kCancelled ||
+                   again.error().code() == Code::kResourceExhausted))
+      return again;
     if (!again)
       return error(Code::kDataLoss,
                    why + ", nor indexed again: " + again.error().message() + way_out);

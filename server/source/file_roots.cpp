@@ -111,6 +111,11 @@ Result<Sources> open_each(const std::vector<FilesSpec>& specs,
       };
     SPDLD_ASSIGN(std::unique_ptr<Source> source, open_files(specs[i], std::move(each)));
     before += source->size();
+    if (before > options.max_items)
+      return error(Code::kResourceExhausted,
+                   "source.files.root: its roots hold more than the " +
+                       std::to_string(options.max_items) +
+                       " items that a dataset may have; narrow the pattern, or name fewer roots");
     sources.push_back(std::move(source));
   }
   return sources;

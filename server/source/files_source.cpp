@@ -286,12 +286,13 @@ Result<FilesDatasetPtr> FilesOpener::list(const Root& root,
   for (const std::string& pattern : spec_.exclude) key += "\nexclude " + pattern;
   SPDLD_ASSIGN(ListingPtr listing, files(root, key));
   std::vector<std::string> classes;
+  ListingMemory::SharePtr memory = options_.share();
   if (labelled() && applied != nullptr) {
     classes = *applied;
   } else if (labelled()) {
-    SPDLD_ASSIGN(classes, class_names(spec_.classes, *listing, options_.classes, *access_));
+    SPDLD_ASSIGN(classes,
+                 class_names(spec_.classes, *listing, options_.classes, *access_, memory.get()));
   }
-  ListingMemory::SharePtr memory = options_.share();
   SPDLD_TRY(memory->resize(memory_bytes(classes)).with_context("the classes of " + spec_.root));
   if (options_.kept == nullptr)
     return std::make_shared<const FilesDataset>(FilesDataset{

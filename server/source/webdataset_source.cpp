@@ -308,10 +308,12 @@ class ShardsOpener {
   }
 
   Result<ShardsDatasetPtr> index() {
+    const ListingMemory::SharePtr memory = options_.share();
     TarIndexOptions options;
+    options.memory = memory;
     if (spec_.classes) {
-      SPDLD_ASSIGN(options.classes,
-                   class_names(*spec_.classes, Listing(), options_.classes, *access_));
+      SPDLD_ASSIGN(options.classes, class_names(*spec_.classes, Listing(), options_.classes,
+                                                *access_, memory.get()));
     }
     if (options_.kept != nullptr) options.directory = options_.kept->tar_indexes().directory();
     options.threads = options_.listing_threads;
@@ -322,7 +324,6 @@ class ShardsOpener {
       options.progress = [this](const TarIndexProgress& so_far) { report(so_far); };
     SPDLD_ASSIGN(OpenedTarIndex opened, open_tar_index(spec_, *access_, options));
     tell_skipped(opened.index->skipped());
-    const ListingMemory::SharePtr memory = options_.share();
     SPDLD_TRY(memory->resize(opened.index->memory_bytes())
                   .with_context("the index of " + spec_.shards.front()));
     if (options_.kept != nullptr)

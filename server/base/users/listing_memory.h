@@ -38,6 +38,8 @@ class ListingMemory : public std::enable_shared_from_this<ListingMemory> {
     // room, so that what grows little by little does not ask each time.
     Status cover(std::uint64_t bytes);
     std::uint64_t bytes() const;
+    // Another one, of nothing yet, for this user.
+    std::shared_ptr<Share> of(uid_t uid) const { return all_->share(uid); }
 
    private:
     friend class ListingMemory;

@@ -69,6 +69,7 @@ class Cutter {
   }
   Status add_record(ClipFile& file, const MediaRecord& record);
   bool takes_whole(const ClipFile& file);
+  std::string fewer_text() const;
   Result<ClipSound> sound_of(const ClipFile& file, const MediaRecord& record) const;
   void finish();
 
@@ -84,6 +85,7 @@ class Cutter {
 Result<ClipFiles> Cutter::cut(std::shared_ptr<const MediaIndex> index) {
   out_.spec = spec_;
   out_.first.push_back(0);
+  const std::uint64_t index_bytes = index->bytes();
   for (std::uint64_t item = 0; item < source_.size(); ++item) {
     ClipFile file;
     file.item = item;
@@ -103,7 +105,9 @@ Result<ClipFiles> Cutter::cut(std::shared_ptr<const MediaIndex> index) {
     for (const std::string_view text : record->faults)
       faults_.add("with this fault in their headers: " + std::string(text), item);
     SPDLD_TRY(add_record(file, *record));
+    SPDLD_TRY(limits_.memory->cover(index_bytes + out_.memory_bytes()));
   }
+  SPDLD_TRY(limits_.memory->resize(index_bytes + out_.memory_bytes()));
   out_.index = std::move(index);
   finish();
   return std::move(out_);
@@ -188,14 +192,24 @@ Status Cutter::add_record(ClipFile& file, const MediaRecord& record) {
   }
   if (file.items > limits_.items - std::min(limits_.items, out_.size()))
     return {Code::kResourceExhausted,
-            fmt::format("there are more than the {} items that a dataset may have; let them "
-                        "lie further apart (hop)",
-                        limits_.items)};
+            fmt::format("there are more than the {} items that a dataset may have: {}",
+                        limits_.items, fewer_text())};
   shapes_.add(file, sound);
   out_.first.push_back(out_.size() + file.items);
   out_.files.push_back(std::move(file));
   if (!spec_.audio.empty()) out_.sounds.push_back(std::move(sound));
   return {};
+}
+
+// How a pipeline asks for fewer clips.
+std::string Cutter::fewer_text() const {
+  switch (spec_.sampling) {
+    case Sampling::kDense: return "let them lie further apart, 'hop'";
+    case Sampling::kUniform:
+    case Sampling::kRandom: return "ask for fewer of each file, 'per_file'";
+    case Sampling::kTimestamps: return "give fewer 'timestamps'";
+    default: return "take fewer files";
+  }
 }
 
 // Whether all of the file can be an item and is as long as is asked for; tells of one that is not.

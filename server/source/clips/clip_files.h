@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/users/listing_memory.h"
 #include "op/clips_spec.h"
 #include "op/media.h"
 #include "source/clips/clip_faults.h"
@@ -81,11 +82,13 @@ struct ClipFiles {
 struct ClipLimits {
   std::uint64_t items = 0;
   std::uint64_t item_bytes = 0;  // of a file that is brought whole
+  // The clips and their index count in it, and ask it as they grow.
+  ListingMemory::SharePtr memory;
 };
 
 // The clips that `spec` asks for of the source's files, whose part of that number `index` is of, in
 // the items' order. Adds what files had wrong to `faults`. An error is that of the times that an
-// item names, or the clips are more than the limit.
+// item names, or the clips or their memory are more than the limits.
 Result<ClipFiles> cut_clips(const ClipsSpec& spec, const Source& source, std::size_t part,
                             std::shared_ptr<const MediaIndex> index, const ClipLimits& limits,
                             ClipFaults& faults);

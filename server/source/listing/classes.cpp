@@ -12,8 +12,15 @@ namespace {
 
 constexpr std::size_t kMaxNamesFile = std::size_t{16} << 20;
 
-Result<std::vector<std::string>> read_names(const std::string& path, const Access& access) {
+// Of a name beside its text: the string, and a place in a look-up of all names.
+constexpr std::uint64_t kBytesOfName = sizeof(std::string) + 64;
+
+Result<std::vector<std::string>> read_names(const std::string& path, const Access& access,
+                                            ListingMemory::Share* memory) {
   SPDLD_ASSIGN(const std::string text, read_text(access, path, kMaxNamesFile));
+  const auto lines = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n')) + 1;
+  if (memory != nullptr)
+    SPDLD_TRY(memory->cover(text.size() + lines * kBytesOfName).with_context(path));
   std::vector<std::string> names;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -55,7 +62,7 @@ Status check_names(const std::vector<std::string>& names, const std::string& fro
 
 Result<std::vector<std::string>> class_names(const ClassesSpec& spec, const Listing& listing,
                                              const std::vector<std::string>& known,
-                                             const Access& access) {
+                                             const Access& access, ListingMemory::Share* memory) {
   switch (spec.kind) {
     case ClassesSpec::Kind::kDirectories: return listing.top_directories;
     case ClassesSpec::Kind::kList:
@@ -63,7 +70,7 @@ Result<std::vector<std::string>> class_names(const ClassesSpec& spec, const List
       return spec.names;
     case ClassesSpec::Kind::kFile: {
       if (!known.empty()) return known;
-      SPDLD_ASSIGN(std::vector<std::string> names, read_names(spec.path, access));
+      SPDLD_ASSIGN(std::vector<std::string> names, read_names(spec.path, access, memory));
       SPDLD_TRY(check_names(names, spec.path, false));
       return names;
     }

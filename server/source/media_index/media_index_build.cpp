@@ -62,7 +62,8 @@ class MediaIndexMaker {
   void warn(std::string text) SPDLD_EXCLUDES(mutex_);
   void report() const;
 
-  void find_files();
+  Status find_files();
+  Status count(std::uint64_t bytes);
   void take_kept();
   Status probe(std::size_t number) SPDLD_EXCLUDES(mutex_);
   Result<MediaEntry> look_at(const File& file, bool& taken);
@@ -91,6 +92,7 @@ class MediaIndexMaker {
   std::atomic<std::uint64_t> done_ = 0;
   std::atomic<std::uint64_t> taken_ = 0;
   std::atomic<std::uint64_t> broken_ = 0;
+  std::atomic<std::uint64_t> counted_bytes_ = 0;  // relaxed: a sum
 
   Mutex mutex_;
   std::vector<std::string> written_ SPDLD_GUARDED_BY(mutex_);  // names of its own parts
@@ -112,7 +114,7 @@ void MediaIndexMaker::report() const {
 }
 
 Result<OpenedMediaIndex> MediaIndexMaker::make() {
-  find_files();
+  SPDLD_TRY(find_files());
   if (kept_files_.keeps()) take_kept();
   const Status probed =
       run_in_order({.count = files_.size(),
@@ -136,8 +138,15 @@ Result<OpenedMediaIndex> MediaIndexMaker::make() {
   return opened;
 }
 
+// The index takes so much more.
+Status MediaIndexMaker::count(std::uint64_t bytes) {
+  if (options_.memory == nullptr) return {};
+  return options_.memory->cover(counted_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+}
+
 // Items may share a part.
-void MediaIndexMaker::find_files() {
+Status MediaIndexMaker::find_files() {
+  SPDLD_TRY(count(source_.size() * sizeof(File)));
   files_.reserve(source_.size());
   for (std::uint64_t item = 0; item < source_.size(); ++item) {
     if (!source_.has_part(item, part_)) continue;
@@ -154,6 +163,7 @@ void MediaIndexMaker::find_files() {
   // They are read as they are listed, so that the first error is that of the first item.
   std::sort(files_.begin(), files_.end(),
             [](const File& a, const File& b) { return a.item < b.item; });
+  return {};
 }
 
 void MediaIndexMaker::take_kept() {
@@ -187,6 +197,7 @@ Status MediaIndexMaker::probe(std::size_t number) {
   File& file = files_[number];
   bool taken = false;
   SPDLD_ASSIGN(file.entry, look_at(file, taken));
+  SPDLD_TRY(count(file.entry.text.size()));
   if (file.entry.code != Code::kOk) broken_.fetch_add(1, std::memory_order_relaxed);
   if (taken) taken_.fetch_add(1, std::memory_order_relaxed);
   done_.fetch_add(1, std::memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/users/listing_memory.h"
 #include "source/item/source.h"
 #include "source/media_index/media_index.h"
 #include "source/media_index/media_prober.h"
@@ -33,6 +34,8 @@ struct MediaIndexOptions {
   std::stop_token stop = {};  // ends it with kCancelled
   // Gets what the user should know though nothing failed.
   std::vector<std::string>* warnings = nullptr;
+  // The index counts in it, and asks it as it grows: kResourceExhausted. Null: it asks nobody.
+  ListingMemory::SharePtr memory = nullptr;
   // So much work of a thread may be lost if the process dies.
   std::chrono::nanoseconds keep_each = std::chrono::seconds(2);
   // The wall clock in ns, in place of the system's; for tests.

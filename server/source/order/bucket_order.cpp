@@ -15,6 +15,15 @@ namespace {
 // What the draws are for is part of their key, as in sampler.cpp.
 constexpr std::uint64_t kBucketKey = name_key("shuffle bucket");
 
+std::uint64_t window_of(const Shuffle::Bucket& bucket) {
+  return std::clamp<std::uint64_t>(bucket.window, 1, BucketOrder::kLargestWindow);
+}
+
+std::size_t most_kept(std::uint64_t window) {
+  return std::clamp<std::size_t>(BucketOrder::kKeptBytes / (window * sizeof(std::uint32_t)),
+                                 BucketOrder::kLeastWindows, BucketOrder::kMostWindows);
+}
+
 void shuffle(std::uint32_t* values, std::uint64_t count, KeyedRng& rng) {
   for (; count > 1; --count) std::swap(values[count - 1], values[rng.below(count)]);
 }
@@ -22,14 +31,21 @@ void shuffle(std::uint32_t* values, std::uint64_t count, KeyedRng& rng) {
 }  // namespace
 
 BucketOrder::BucketOrder(const Shuffle::Bucket& bucket, std::uint64_t seed,
-                         std::shared_ptr<const Lengths> lengths)
-    : window_(std::clamp<std::uint64_t>(bucket.window, 1, kLargestWindow)),
+                         std::shared_ptr<const Lengths> lengths, ListingMemory::SharePtr memory)
+    : window_(window_of(bucket)),
       run_(std::clamp<std::uint64_t>(bucket.run, 1, kLargestWindow)),
       seed_(seed),
+      memory_(std::move(memory)),
       lengths_(std::move(lengths)),
-      most_kept_(std::clamp<std::size_t>(kKeptBytes / (window_ * sizeof(std::uint32_t)),
-                                         kLeastWindows, kMostWindows)) {
+      most_kept_(most_kept(window_)) {
   SPDLD_CHECK(lengths_ != nullptr && lengths_->size() > 0);
+}
+
+std::uint64_t BucketOrder::most_bytes(const Shuffle::Bucket& bucket, std::uint64_t items) {
+  const std::uint64_t window = window_of(bucket);
+  // make() has all of a window twice: with its lengths, and as what is kept.
+  const std::uint64_t making = sizeof(std::uint64_t) + sizeof(std::uint32_t);
+  return std::min(window, items) * (most_kept(window) * sizeof(std::uint32_t) + making);
 }
 
 std::uint64_t BucketOrder::position(std::uint64_t epoch, std::uint64_t place,

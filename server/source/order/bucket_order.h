@@ -35,9 +35,13 @@ class BucketOrder {
   static constexpr std::size_t kMostWindows = 1024;
   static constexpr std::uint64_t kLargestWindow = std::uint64_t{1} << 20;
 
-  // A window or run of 0 counts as 1, and a window of more than kLargestWindow as that.
+  // A window or run of 0 counts as 1, and a window of more than kLargestWindow as that. `memory`:
+  // that most_bytes() count in as long as this lives; null: nowhere.
   BucketOrder(const Shuffle::Bucket& bucket, std::uint64_t seed,
-              std::shared_ptr<const Lengths> lengths);
+              std::shared_ptr<const Lengths> lengths, ListingMemory::SharePtr memory = nullptr);
+
+  // What such an order of so many items keeps at most, with what it takes to make a window.
+  static std::uint64_t most_bytes(const Shuffle::Bucket& bucket, std::uint64_t items);
 
   // The position in `order`, which is the epoch's order without lengths, of the row that stands at
   // `place`. A bijection of each window. place < lengths' size. May throw std::bad_alloc, and may
@@ -68,6 +72,7 @@ class BucketOrder {
   const std::uint64_t window_;
   const std::uint64_t run_;
   const std::uint64_t seed_;
+  const ListingMemory::SharePtr memory_;
   const std::shared_ptr<const Lengths> lengths_;
   const std::size_t most_kept_;
   mutable Mutex mutex_;

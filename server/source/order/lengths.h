@@ -31,6 +31,10 @@ class Lengths {
   float operator[](std::uint64_t item) const { return lengths_[item]; }
   // Of all lengths in the listing's order: 16 hex digits.
   const std::string& digest() const { return digest_; }
+  // Where an order by them counts what it keeps for this user. Null: nowhere.
+  ListingMemory::SharePtr share(uid_t user) const {
+    return memory_ == nullptr ? nullptr : memory_->of(user);
+  }
 
  private:
   ListingMemory::SharePtr memory_;

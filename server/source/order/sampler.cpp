@@ -25,6 +25,21 @@ constexpr std::uint64_t epoch_key(std::uint64_t seed, std::uint64_t epoch, std::
 
 Sampler::Sampler(std::uint64_t items, const Shuffle& shuffle, std::uint64_t seed,
                  std::shared_ptr<const Lengths> lengths)
+    : Sampler(items, shuffle, seed, std::move(lengths), nullptr) {}
+
+Result<Sampler> Sampler::counted(std::uint64_t items, const Shuffle& shuffle, std::uint64_t seed,
+                                 std::shared_ptr<const Lengths> lengths, uid_t user) {
+  ListingMemory::SharePtr memory;
+  if (shuffle.bucket && lengths != nullptr) memory = lengths->share(user);
+  if (memory != nullptr)
+    SPDLD_TRY(memory->resize(BucketOrder::most_bytes(*shuffle.bucket, items))
+                  .with_context("the windows of shuffle.global.bucket, which take less with a "
+                                "smaller 'window'"));
+  return Sampler(items, shuffle, seed, std::move(lengths), std::move(memory));
+}
+
+Sampler::Sampler(std::uint64_t items, const Shuffle& shuffle, std::uint64_t seed,
+                 std::shared_ptr<const Lengths> lengths, ListingMemory::SharePtr memory)
     : items_(items), kind_(shuffle.kind), seed_(seed) {
   SPDLD_CHECK(items > 0);
   // Larger ones mean the same, and would overflow when multiplied.
@@ -32,7 +47,8 @@ Sampler::Sampler(std::uint64_t items, const Shuffle& shuffle, std::uint64_t seed
   interleave_ = std::clamp<std::uint64_t>(shuffle.interleave, 1, (items + block_ - 1) / block_);
   if (kind_ != Shuffle::Kind::kGlobal || !shuffle.bucket) return;
   SPDLD_CHECK(lengths != nullptr && lengths->size() == items);
-  bucket_ = std::make_shared<const BucketOrder>(*shuffle.bucket, seed, std::move(lengths));
+  bucket_ = std::make_shared<const BucketOrder>(*shuffle.bucket, seed, std::move(lengths),
+                                                std::move(memory));
 }
 
 std::uint64_t Sampler::item(std::uint64_t epoch, std::uint64_t position) const {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 
+#include "base/status.h"
+#include "base/users/listing_memory.h"
 #include "op/order_spec.h"
 #include "source/order/bucket_order.h"
 #include "source/order/lengths.h"
@@ -24,6 +28,10 @@ class Sampler {
   // share the windows that an order by length keeps.
   Sampler(std::uint64_t items, const Shuffle& shuffle, std::uint64_t seed,
           std::shared_ptr<const Lengths> lengths = nullptr);
+  // The same; what an order by length keeps counts for `user` where the lengths count:
+  // kResourceExhausted if it has no room.
+  static Result<Sampler> counted(std::uint64_t items, const Shuffle& shuffle, std::uint64_t seed,
+                                 std::shared_ptr<const Lengths> lengths, uid_t user);
 
   std::uint64_t items() const { return items_; }
   // A bijection of [0, items) for each epoch. position < items. With a bucket it may throw
@@ -36,6 +44,8 @@ class Sampler {
                            std::uint32_t attempt) const;
 
  private:
+  Sampler(std::uint64_t items, const Shuffle& shuffle, std::uint64_t seed,
+          std::shared_ptr<const Lengths> lengths, ListingMemory::SharePtr memory);
   std::uint64_t block_item(std::uint64_t key, std::uint64_t position) const;
 
   std::uint64_t items_;

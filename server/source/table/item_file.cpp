@@ -17,8 +17,8 @@ Result<ItemRows> read_rows(const TableSpec& spec, ReadSome read, const Access& a
   TableOptions how;
   how.memory = memory;
   if (spec.label && spec.label->classes) {
-    SPDLD_ASSIGN(how.classes,
-                 class_names(*spec.label->classes, Listing(), options.classes, access));
+    SPDLD_ASSIGN(how.classes, class_names(*spec.label->classes, Listing(), options.classes, access,
+                                          memory.get()));
   }
   SPDLD_ASSIGN(Table table, read_table(spec, std::move(read), how));
   return ItemRows{

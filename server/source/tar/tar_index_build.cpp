@@ -73,6 +73,7 @@ class TarIndexMaker {
   std::string take_kept();
   bool take_file(const std::string& name);
 
+  Status count(const ShardIndex& index);
   Status read_shards();
   Status read_shard(std::size_t number, const std::function<bool()>& given_up)
       SPDLD_EXCLUDES(mutex_);
@@ -91,7 +92,8 @@ class TarIndexMaker {
   std::uint64_t bytes_ = 0;
   std::uint64_t shards_kept_ = 0;
   ScanMeter meter_;
-  std::atomic<std::uint64_t> shards_done_ = 0;  // relaxed: for progress
+  std::atomic<std::uint64_t> shards_done_ = 0;    // relaxed: for progress
+  std::atomic<std::uint64_t> counted_bytes_ = 0;  // relaxed: a sum
 
   Mutex mutex_;
   std::uint64_t warned_ SPDLD_GUARDED_BY(mutex_) = 0;
@@ -237,6 +239,13 @@ bool TarIndexMaker::take_file(const std::string& name) {
   return all;
 }
 
+Status TarIndexMaker::count(const ShardIndex& index) {
+  if (options_.memory == nullptr) return {};
+  const std::uint64_t bytes = index.memory_bytes();
+  return options_.memory->cover(counted_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes)
+      .with_context("the index of the shards");
+}
+
 Status TarIndexMaker::read_shards() {
   std::vector<std::size_t> unread;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
@@ -244,6 +253,7 @@ Status TarIndexMaker::read_shards() {
       unread.push_back(i);
       continue;
     }
+    SPDLD_TRY(count(*shards_[i].index));
     meter_.samples += shards_[i].index->samples();
     meter_.bytes += shards_[i].stamp->size_bytes;
     ++shards_kept_;
@@ -280,6 +290,7 @@ Status TarIndexMaker::read_shard(std::size_t number, const std::function<bool()>
     return Status(Code::kUnavailable,
                   shard.path + " changed while it was read; try again when it is complete");
   if (!index) return index.error();
+  SPDLD_TRY(count(*index));
   index->stamp = *stamp;
   index->settled = is_settled(*stamp, begin_ns);
   shard.index = std::move(*index);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/users/listing_memory.h"
 #include "op/webdataset_spec.h"
 #include "source/file/access.h"
 #include "source/tar/tar_index.h"
@@ -39,6 +40,8 @@ struct TarIndexOptions {
   std::stop_token stop = {};  // ends it with kCancelled
   // Gets what the user should know though nothing failed.
   std::vector<std::string>* warnings = nullptr;
+  // The index counts in it, and asks it as it grows: kResourceExhausted. Null: it asks nobody.
+  ListingMemory::SharePtr memory = nullptr;
   // So much work of a thread may be lost if the process dies.
   std::chrono::nanoseconds keep_each = std::chrono::seconds(2);
   // The wall clock in ns, in place of the system's; for tests.

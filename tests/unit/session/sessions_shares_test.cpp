@@ -177,6 +177,47 @@ TEST_F(SharesTest, RefusesTablesBeyondTheMemoryThatOneUserMayHave) {
   EXPECT_TRUE(apply_table(kOther, "b"));
 }
 
+TEST_F(SharesTest, CountsTheWindowsOfAnOrderForEachJobThatHasOne) {
+  stop();
+  jobs_per_user_ = 10;
+  listing_memory_ = std::make_shared<ListingMemory>(std::uint64_t{2} << 20, TrustedUsers());
+  start();
+  std::string rows = "uri,length\n";
+  for (int i = 0; i < 20'000; ++i) rows += "0.bin," + std::to_string(i) + "\n";
+  files_.file("a.csv", rows);
+  std::filesystem::permissions(files_.path("a.csv"), std::filesystem::perms(0644));
+  ApplyRequest request;
+  request.yaml = "pipeline: a\nsource:\n  table: {file: " + files_.path("a.csv") +
+                 ", root: " + files_.path("data") +
+                 ", uri: uri, values: {length: length}}\nstages:\n  - fetch\nshuffle: {global: "
+                 "{bucket: {by: length, window: 1048576, run: 8}}}\n"
+                 "batch: {size: 2, max_bytes: 4KiB, last: drop}\n";
+  request.file = "-";
+  const auto applied = service_->apply({{.uid = kOther}, 0}, request, nullptr);
+  ASSERT_TRUE(applied) << applied.error().message();
+  const std::uint64_t listed = other().listing_bytes.used;
+  const auto create = [this](const std::string& job) {
+    JobRequest wanted;
+    wanted.job = job;
+    wanted.pipeline = "a";
+    return service_->create_job({{.uid = kOther}, 0}, wanted, nullptr);
+  };
+  const auto first = create("first");
+  ASSERT_TRUE(first) << first.error().message();
+  const std::uint64_t windows = other().listing_bytes.used - listed;
+  EXPECT_GT(windows, 4 * 20'000 * sizeof(std::uint32_t));
+  ASSERT_TRUE(create("second"));
+  EXPECT_EQ(other().listing_bytes.used, listed + 2 * windows);
+  ASSERT_TRUE(create("third"));
+  const auto fourth = create("fourth");
+  ASSERT_FALSE(fourth);
+  EXPECT_EQ(fourth.error().code(), Code::kResourceExhausted);
+  EXPECT_NE(fourth.error().message().find("the windows of shuffle.global.bucket, which take less "
+                                          "with a smaller 'window': its items would take"),
+            std::string::npos)
+      << fourth.error().message();
+}
+
 TEST_F(SharesTest, CountsPipelinesOfLoadersOnlyOnceTheyAreApplied) {
   for (const char* name : {"a", "b", "c"}) {
     const Rank rank = attach_for(kOther, {}, yaml(name, "drop"));

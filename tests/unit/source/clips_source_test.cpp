@@ -332,13 +332,40 @@ TEST_F(ClipsSourceTest, RefusesFieldsThatAreNotThereOrAreThereTwice) {
 
 TEST_F(ClipsSourceTest, RefusesMoreClipsThanItemsMayBe) {
   put_video("a.toy", 100);
-  SourceOptions options(io_);
-  options.prober = &prober_;
-  options.max_items = 10;
-  const auto source = open_source(
-      {.items = files(), .clips = ClipsSpec{.frames = 4, .hop_frames = 1}}, std::move(options));
-  ASSERT_FALSE(source);
-  EXPECT_EQ(source.error().code(), Code::kResourceExhausted);
+  const auto refusal = [this](const ClipsSpec& clips) {
+    SourceOptions options(io_);
+    options.prober = &prober_;
+    options.max_items = 10;
+    const auto source = open_source({.items = files(), .clips = clips}, std::move(options));
+    if (source) return std::string();
+    EXPECT_EQ(source.error().code(), Code::kResourceExhausted);
+    return source.error().message();
+  };
+  const std::string more = "source.clips: there are more than the 10 items that a dataset may have";
+  EXPECT_EQ(refusal({.frames = 4, .hop_frames = 1}), more + ": let them lie further apart, 'hop'");
+  ClipsSpec uniform{.frames = 4, .sampling = ClipsSpec::Sampling::kUniform};
+  uniform.per_file = 2'000'000'000;
+  EXPECT_EQ(refusal(uniform), more + ": ask for fewer of each file, 'per_file'");
+}
+
+TEST_F(ClipsSourceTest, AsksForMemoryBeforeAnIndexOrItsClipsTakeIt) {
+  put_video("a.toy", 100);
+  put_video("b.toy", 100);
+  ClipsSpec spec{.frames = 4, .sampling = ClipsSpec::Sampling::kTimestamps};
+  const auto refusal = [&](std::uint64_t bytes) {
+    SourceOptions options(io_);
+    options.prober = &prober_;
+    options.memory = std::make_shared<ListingMemory>(bytes, TrustedUsers());
+    options.reader.uid = 100'002;
+    const auto source = open_source({.items = files(), .clips = spec}, std::move(options));
+    return source ? std::string() : source.error().message();
+  };
+  const std::string own = "source.clips: its items would take ";
+  EXPECT_THAT(refusal(700), testing::StartsWith(own)) << "of the index";
+  EXPECT_EQ(refusal(20'000), "");
+  spec.times = std::vector<double>(10'000, 1.0);
+  EXPECT_THAT(refusal(20'000), testing::StartsWith(own)) << "of the clips";
+  EXPECT_EQ(refusal(1'000'000), "");
 }
 
 TEST_F(ClipsSourceTest, ChoosesStreamsByNumberLanguageOrMerit) {

@@ -54,6 +54,17 @@ class FileRootsTest : public ::testing::Test {
   KeptDatasets kept_{dir_.path("kept")};
 };
 
+TEST_F(FileRootsTest, RefuseMoreItemsThanADatasetMayHave) {
+  SourceOptions options(io_);
+  options.max_items = 2;
+  const auto source = open_file_roots(spec({"f", "g"}), std::move(options));
+  ASSERT_FALSE(source);
+  EXPECT_EQ(source.error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(source.error().message(),
+            "source.files.root: its roots hold more than the 2 items that a dataset may have; "
+            "narrow the pattern, or name fewer roots");
+}
+
 TEST_F(FileRootsTest, RefuseARootWithinAnother) {
   const std::string told = "source.files.root: " + dir_.path("f/a") + " lies in " + dir_.path("f") +
                            ", whose items have its files already; name one of them, or add "

@@ -572,6 +572,21 @@ TEST_F(FilesSourceTest, TakesClassesFromAFile) {
             Code::kPermissionDenied);
 }
 
+TEST_F(FilesSourceTest, AsksForTheMemoryOfAFileOfClassesBeforeItTakesThat) {
+  TempDir other;
+  std::string names = "cat\n";
+  for (int i = 0; i < 1000; ++i) names += "c" + std::to_string(i) + "\n";
+  other.file("names", names);
+  dir_.file("cat/1");
+  SourceOptions small = options();
+  small.memory = std::make_shared<ListingMemory>(50'000, TrustedUsers());
+  small.reader.uid = 100'002;
+  const ClassesSpec file{.kind = ClassesSpec::Kind::kFile, .path = other.path("names")};
+  const Status refused = failure(open_files(labelled(file), std::move(small)));
+  EXPECT_EQ(refused.code(), Code::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("/names: its items would take 0.1 MiB of memory"));
+}
+
 TEST_F(FilesSourceTest, TakesClassesFromAnotherPipeline) {
   dir_.file("cat/1");
   const ClassesSpec from{.kind = ClassesSpec::Kind::kPipeline, .pipeline = "train"};

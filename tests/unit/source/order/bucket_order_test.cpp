@@ -222,6 +222,31 @@ TEST(BucketOrder, KeepsABoundedNumberOfWindows) {
   EXPECT_LE(wide.kept_windows() * items * sizeof(std::uint32_t), BucketOrder::kKeptBytes);
 }
 
+TEST(BucketOrder, CountsWhatItKeepsForItsUser) {
+  constexpr uid_t kListing = 100'001;
+  constexpr uid_t kTraining = 100'002;
+  const std::uint64_t items = 40'000;
+  const auto memory = std::make_shared<ListingMemory>(std::uint64_t{3} << 19, TrustedUsers());
+  const auto lengths =
+      std::make_shared<const Lengths>(std::vector<float>(items, 1.0F), memory->share(kListing));
+  const Shuffle wide = buckets(~std::uint64_t{0}, 2);
+  {
+    const auto first = Sampler::counted(items, wide, kSeed, lengths, kTraining);
+    ASSERT_TRUE(first) << first.error().message();
+    EXPECT_EQ(memory->used()[kTraining], BucketOrder::most_bytes(*wide.bucket, items));
+    EXPECT_GE(memory->used()[kTraining], BucketOrder::kLeastWindows * items * 4 + items * 12);
+    const auto second = Sampler::counted(items, wide, kSeed + 1, lengths, kTraining);
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().code(), Code::kResourceExhausted);
+    EXPECT_EQ(second.error().message().substr(0, 100),
+              "the windows of shuffle.global.bucket, which take less with a smaller 'window': its "
+              "items would take");
+    EXPECT_TRUE(Sampler::counted(items, wide, kSeed + 1, lengths, kListing)) << "another user";
+    EXPECT_TRUE(Sampler::counted(items, buckets(8, 2), kSeed + 1, lengths, kTraining));
+  }
+  EXPECT_EQ(memory->used().size(), 0U);
+}
+
 Items rows_of(const Sampler& sampler, const Sharding& sharding, std::uint64_t end) {
   Items items;
   for (std::uint64_t step = sharding.segment().first_step; step < end; ++step) {

@@ -405,6 +405,20 @@ TEST_F(TarIndexBuild, IsBounded) {
   EXPECT_EQ(failed().code(), Code::kResourceExhausted);
 }
 
+TEST_F(TarIndexBuild, AsksForItsMemoryShardByShard) {
+  const auto memory = [](std::uint64_t bytes) {
+    return std::make_shared<ListingMemory>(bytes, TrustedUsers())->share(100'002);
+  };
+  options_.memory = memory(100);
+  EXPECT_EQ(failed().code(), Code::kResourceExhausted);
+  EXPECT_THAT(failed().message(), HasSubstr("the index of the shards: its items would take"));
+  options_.memory = memory(std::uint64_t{1} << 20);
+  const IndexPtr index = opened();
+  std::uint64_t bytes = 0;
+  for (const ShardIndex& shard : index->shards()) bytes += shard.memory_bytes();
+  EXPECT_GE(options_.memory->bytes(), bytes);
+}
+
 TEST_F(TarIndexBuild, TakesItsClassesFromTheOptions) {
   TarWriter tar;
   tar.file("a.jpg", "").file("a.cls", "dog").file("b.jpg", "").file("b.cls", "cat");
