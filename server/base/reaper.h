@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <future>
 #include <memory>
+#include <utility>
 
 #include "base/blocking_pool.h"
 
@@ -19,6 +21,15 @@ class Reaper {
       // A task that is dropped, because the daemon stops, frees it where it is.
       pool_.post([last = std::shared_ptr<T>(unused)] {});
     });
+  }
+
+  // Until all is freed whose last reference has gone by now. Not on the reaper's thread.
+  void wait() {
+    auto freed = std::make_shared<std::promise<void>>();
+    const std::future<void> done = freed->get_future();
+    // The promise ends with the task, also with one that is dropped.
+    pool_.post([last = std::move(freed)] {});
+    done.wait();
   }
 
  private:

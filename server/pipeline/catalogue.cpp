@@ -86,7 +86,7 @@ source::Order PipelineVersion::order() const {
   return {.listing_digest = source->listing_digest(),
           .items = source->size(),
           .shuffle = plan->spec.shuffle,
-          .lengths_digest = lengths == nullptr ? std::string() : lengths->digest()};
+          .lengths_digest = lengths_digest};
 }
 
 Result<source::Sampler> PipelineVersion::sampler(std::uint64_t seed) const {
@@ -177,7 +177,8 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(
                                         "', which is not there: apply that one first");
     SPDLD_ASSIGN(const PipelinePtr other, get(id, owner.uid, classes->pipeline));
     // Its classes are names of directories, or stand in a file.
-    SPDLD_ASSIGN(const PipelinePtr readable, read_by(other, reader));
+    SPDLD_ASSIGN(const PipelinePtr open, opened(other, progress));
+    SPDLD_ASSIGN(const PipelinePtr readable, read_by(open, reader));
     options.classes = readable->source->classes();
   }
   const auto permit = listings_.take(reader.uid, [&] {
@@ -249,6 +250,7 @@ Result<PipelinePtr> Catalogue::assemble(const job::PipelineOwner& owner,
                    lengths_of(*source, spec, options_.memory->share(pipeline->reader.uid)));
     }
     pipeline->lengths = std::move(lengths);
+    pipeline->lengths_digest = pipeline->lengths->digest();
   }
   std::string made_of =
       "\nbatch " + std::to_string(spec.batch.size) + "\nlisting " + source->listing_digest();
@@ -256,7 +258,7 @@ Result<PipelinePtr> Catalogue::assemble(const job::PipelineOwner& owner,
   for (const std::string& name : source->classes()) made_of += "\nclass " + name;
   if (const std::string values = source->values_digest(); !values.empty())
     made_of += "\nvalues " + values;
-  if (pipeline->lengths != nullptr) made_of += "\nlengths " + pipeline->lengths->digest();
+  if (pipeline->lengths != nullptr) made_of += "\nlengths " + pipeline->lengths_digest;
   std::map<std::string, Size>& image_sizes = pipeline->request.image_sizes;
   image_sizes.clear();
   const auto sizes = [&](const std::string& field, std::size_t part, const DecodeImageOp& op) {
@@ -276,6 +278,7 @@ Result<PipelinePtr> Catalogue::assemble(const job::PipelineOwner& owner,
   pipeline->work_digest = digest_of(untuned(text) + made_of);
   pipeline->content_digest = digest_of(text + made_of);
   SPDLD_TRY(check_limits(*pipeline->plan));
+  pipeline->classes = source->classes().size();
   pipeline->source = std::move(source);
   if (pipeline->plan->spec.cache) {
     SPDLD_TRY(caches_.check(*pipeline->plan));
@@ -292,11 +295,13 @@ Result<PipelinePtr> Catalogue::build(const job::PipelineOwner& owner,
 Result<PipelinePtr> Catalogue::build(const job::PipelineOwner& owner,
                                      const job::ApplyRequest& request, const Credentials& reader,
                                      const Progress& progress) {
-  SPDLD_ASSIGN(spec::PipelineSpec spec, parse(owner.uid, request));
-  auto listed = std::make_shared<ListedSources>();
-  SPDLD_ASSIGN(std::shared_ptr<source::Source> source,
-               open_source(spec, owner, request.dataset, *listed, nullptr, reader, progress));
-  return assemble(owner, request, std::move(spec), std::move(source), std::move(listed), reader);
+  return with_room(reader.uid, [&]() -> Result<PipelinePtr> {
+    SPDLD_ASSIGN(spec::PipelineSpec spec, parse(owner.uid, request));
+    auto listed = std::make_shared<ListedSources>();
+    SPDLD_ASSIGN(std::shared_ptr<source::Source> source,
+                 open_source(spec, owner, request.dataset, *listed, nullptr, reader, progress));
+    return assemble(owner, request, std::move(spec), std::move(source), std::move(listed), reader);
+  });
 }
 
 Result<PipelineText> Catalogue::text_of(uid_t owner, const job::ApplyRequest& request) {
@@ -309,7 +314,17 @@ Result<PipelinePtr> Catalogue::variant(const PipelinePtr& base,
                                        const std::map<std::string, std::string>& vars,
                                        std::optional<std::uint64_t> batch_size,
                                        const Credentials& reader, const Progress& progress,
-                                       VariantFiles which) {
+                                       VariantFiles files) {
+  SPDLD_ASSIGN(const PipelinePtr open, opened(base, progress));
+  return with_room(reader.uid,
+                   [&] { return variant_of(open, vars, batch_size, reader, progress, files); });
+}
+
+Result<PipelinePtr> Catalogue::variant_of(const PipelinePtr& base,
+                                          const std::map<std::string, std::string>& vars,
+                                          std::optional<std::uint64_t> batch_size,
+                                          const Credentials& reader, const Progress& progress,
+                                          VariantFiles which) {
   const auto batch = static_cast<std::uint64_t>(base->plan->spec.batch.size);
   if (vars.empty() && batch_size.value_or(batch) == batch) return read_by(base, reader);
   job::ApplyRequest request = base->request;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/memory/buffer_memory.h"
@@ -55,6 +56,11 @@ struct PipelineVersion {
   Credentials reader = {};  // with whose rights `source` reads (source::Access::normalized)
   // Of the source's items, where the shuffle goes by them; else null.
   std::shared_ptr<const source::Lengths> lengths = nullptr;
+  std::string lengths_digest;
+  std::size_t classes = 0;  // how many
+  // What is known of the items is not in memory: `source` is a source::ClosedSource and `lengths`
+  // null, and Catalogue::variant() opens them again.
+  bool closed = false;
 
   const std::string& name() const { return plan->spec.name; }  // as its text has it
   std::string id() const { return pipeline_id(owner, name()); }
@@ -110,6 +116,10 @@ class Catalogue {
             engine::SampleCaches& caches);
   ~Catalogue();
 
+  // What has those let go of sources who have no use for them any more; called under no lock. To be
+  // set before anything is built, for as long as anything is.
+  void set_letting_go(std::function<void()> let_go) { let_go_ = std::move(let_go); }
+
   // Text to a pipeline that could run, and that its submitter may read. Knows no names yet. Lists
   // its data, unless the request names what was listed when it was applied: that is opened again.
   Result<PipelinePtr> build(const job::PipelineOwner& owner, const job::ApplyRequest& request,
@@ -117,14 +127,18 @@ class Catalogue {
   Result<PipelineText> text_of(uid_t owner, const job::ApplyRequest& request);
   // The owner of what this user applies or brings: for an admin, all users share it.
   job::PipelineOwner owner_for(uid_t uid) const { return {.uid = uid, .shared = is_admin(uid)}; }
-  // The same pipeline with other variables, or another batch size, for who may read its data:
-  // kPermissionDenied for a reader who may not, even if nothing else differs. Lists nothing unless
-  // the variables change what is read.
+  // The same pipeline, open, with other variables, or another batch size, for who may read its
+  // data: kPermissionDenied for a reader who may not, even if nothing else differs. Lists nothing
+  // unless the variables change what is read.
   Result<PipelinePtr> variant(const PipelinePtr& base,
                               const std::map<std::string, std::string>& vars,
                               std::optional<std::uint64_t> batch_size, const Credentials& reader,
                               const Progress& progress,
                               VariantFiles files = VariantFiles::kAsListed) SPDLD_EXCLUDES(mutex_);
+
+  // Closes the pipelines that nobody has, nor has asked for since the last call, and that can be
+  // opened again as they are. Returns how many.
+  std::size_t close_unused() SPDLD_EXCLUDES(mutex_);
 
   // As it was kept: under its number, and with the batch size that it had. `reader`: with whose
   // rights its data are read; none: as in ApplyRequest.
@@ -204,6 +218,22 @@ class Catalogue {
   const Registry& registry() const { return registry_; }
 
  private:
+  // `make`; where a limit stands in its way, once more without what nobody uses of this user.
+  Result<PipelinePtr> with_room(uid_t reader, const std::function<Result<PipelinePtr>()>& make)
+      SPDLD_EXCLUDES(mutex_);
+  // Those that nobody has and that `may_close` names. Returns how many.
+  std::size_t close(const std::function<bool(const PipelineVersion&)>& may_close)
+      SPDLD_EXCLUDES(mutex_);
+  // It, with its items. kDataLoss: these are not there any more as they were applied.
+  Result<PipelinePtr> opened(const PipelinePtr& pipeline, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+  Result<PipelinePtr> open_again(const PipelinePtr& closed, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+  Result<PipelinePtr> variant_of(const PipelinePtr& base,
+                                 const std::map<std::string, std::string>& vars,
+                                 std::optional<std::uint64_t> batch_size, const Credentials& reader,
+                                 const Progress& progress, VariantFiles files)
+      SPDLD_EXCLUDES(mutex_);
   Result<spdld::spec::PipelineSpec> parse(uid_t owner, const job::ApplyRequest& request);
   // Lists for `reader`, once that user lists few enough others. `dataset` and `reader`: as
   // SourceOptions has them. `of`: where it goes, with its warnings. `varied`: what this is a
@@ -241,8 +271,10 @@ class Catalogue {
   const TrustedUsers trusted_;
   UserPermits listings_;
   const std::unique_ptr<source::KeptDatasets> kept_;  // null: nothing is kept
+  std::function<void()> let_go_;                      // null: nobody is asked
   mutable Mutex mutex_;
   std::map<std::string, PipelinePtr> pipelines_ SPDLD_GUARDED_BY(mutex_);  // by id
+  std::set<std::string> used_ SPDLD_GUARDED_BY(mutex_);  // of these, since close_unused()
   struct Lost {
     uid_t owner = 0;
     std::uint32_t version = 0;

@@ -23,6 +23,8 @@ Result<PipelinePtr> Catalogue::number(uid_t caller, const PipelinePtr& pipeline,
       // It stays what it was; of its directories the last look counts.
       auto same = std::make_shared<PipelineVersion>(now);
       same->source = pipeline->source;
+      same->lengths = pipeline->lengths;
+      same->closed = pipeline->closed;
       same->listed = pipeline->listed;
       same->request.dataset = pipeline->request.dataset;
       same->request.from_loader = now.request.from_loader && pipeline->request.from_loader;
@@ -50,6 +52,7 @@ Result<PipelinePtr> Catalogue::put(uid_t caller, PipelinePtr pipeline, std::uint
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(PipelinePtr numbered, number(caller, pipeline, at_least));
   pipelines_[numbered->id()] = numbered;
+  used_.insert(numbered->id());
   lost_.erase(numbered->id());
   return numbered;
 }
@@ -57,6 +60,7 @@ Result<PipelinePtr> Catalogue::put(uid_t caller, PipelinePtr pipeline, std::uint
 void Catalogue::take_back(const PipelinePtr& before) {
   MutexLock lock(mutex_);
   pipelines_[before->id()] = before;
+  used_.insert(before->id());
 }
 
 Result<PipelinePtr> Catalogue::put_first(uid_t caller, const PipelinePtr& pipeline) {
@@ -66,6 +70,7 @@ Result<PipelinePtr> Catalogue::put_first(uid_t caller, const PipelinePtr& pipeli
     return known->second;
   SPDLD_ASSIGN(PipelinePtr numbered, number(caller, pipeline, 1));
   pipelines_[numbered->id()] = numbered;
+  used_.insert(numbered->id());
   return numbered;
 }
 

@@ -18,6 +18,8 @@ namespace {
 // How often the record of a job that does not change is marked as alive.
 constexpr std::uint64_t kMarkAliveMs = 30'000;
 constexpr std::chrono::hours kForgetEvery{1};
+// A pipeline that nobody uses is closed the second time that this has passed.
+constexpr std::chrono::minutes kCloseEvery{5};
 // All ranks that a node has attach within it.
 constexpr std::chrono::seconds kGather{60};
 
@@ -187,6 +189,16 @@ Status Sessions::forget_old(std::uint64_t now) {
       std::chrono::duration_cast<std::chrono::milliseconds>(deps_.retain).count());
   SPDLD_TRY(deps_.store.forget_before(now - std::min(now, retain_ms)));
   return forget_listings();
+}
+
+void Sessions::close_unused() {
+  {
+    MutexLock lock(mutex_);
+    const auto clock = deps_.clock.now();
+    if (clock - closed_unused_at_ <= kCloseEvery) return;
+    closed_unused_at_ = clock;
+  }
+  deps_.catalogue.close_unused();
 }
 
 // In the order in which a listing goes from hand to hand: whatever is done meanwhile, it is seen in

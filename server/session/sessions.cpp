@@ -35,7 +35,9 @@ Sessions::Sessions(SessionsDeps deps)
       slow_("spdld-attach", kAttachThreads),
       applying_("spdld-apply", 1),
       queries_("spdld-query", 2),
-      keeper_("spdld-keep", 1) {}
+      keeper_("spdld-keep", 1) {
+  deps_.catalogue.set_letting_go([this] { streams_.drop_ended(); });
+}
 
 Sessions::~Sessions() { stop(); }
 
@@ -142,6 +144,7 @@ void Sessions::tick() {
     streams_.tick();
     class_texts_.forget_gone();
     keep();
+    close_unused();
   });
 }
 

@@ -97,6 +97,9 @@ class Sessions final : public delivery::DataService {
   void tick() SPDLD_EXCLUDES(mutex_);
   // Writes what has changed of the jobs since the last time, as tick() has it done.
   void keep() SPDLD_EXCLUDES(mutex_);
+  // Closes the pipelines that nobody has used for some minutes, if it is time; as tick() has it
+  // done.
+  void close_unused() SPDLD_EXCLUDES(mutex_);
   // Work of others that may block; dropped once the daemon stops.
   void run_slowly(BlockingPool::Task task) { slow_.post(std::move(task)); }
   // What operators are to know: that positions cannot be kept, say.
@@ -560,6 +563,7 @@ class Sessions final : public delivery::DataService {
   std::set<job::JobKey> unwritable_ SPDLD_GUARDED_BY(records_);  // that have been warned of
   Status keep_failed_ SPDLD_GUARDED_BY(mutex_);                  // the last time; logged once
   std::chrono::nanoseconds forgot_at_ SPDLD_GUARDED_BY(mutex_){0};
+  std::chrono::nanoseconds closed_unused_at_ SPDLD_GUARDED_BY(mutex_){0};
   // Where releases go, by connection. A lock of its own, taken last: what is done to a job under
   // mutex_ holds up no consumer.
   mutable Mutex routes_mutex_;

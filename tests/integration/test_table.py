@@ -183,6 +183,44 @@ def test_what_was_applied_of_a_table_survives_a_restart_and_an_edit(
         assert all("photo" in text for batch in loader for text in batch["caption"])
 
 
+def test_tables_that_nobody_reads_leave_their_memory_to_others(
+    make_daemon: Callable[..., Any], data: pathlib.Path
+) -> None:
+    names = ("a", "b", "c")
+    for name in names:
+        rows = [f"pictures/{i % ROWS}.png,{name * 20_000},{i},[]" for i in range(60)]
+        text = "path,caption,score,tokens\n" + "\n".join(rows).replace(",[]", ',"[1]"') + "\n"
+        (data / f"{name}.csv").write_text(text, encoding="utf-8")
+    # The daemon's own user is bound by four times that: a table takes 1.2 MB.
+    daemon = make_daemon(settings={"limits": {"listing_memory": "512KiB"}})
+    for name in names:
+        table = f"file: {name}.csv, uri: path"
+        daemon.ctl(
+            "apply", "-f", write(data, table=table, batch="size: 4, max_bytes: 1MiB", name=name)
+        )
+
+    def read(name: str) -> str:
+        return str(daemon.ctl("consume", name, "--digest").stdout)
+
+    before = {name: read(name) for name in names}
+    assert len(set(before.values())) == 3
+    assert {name: read(name) for name in names} == before
+    (user,) = daemon.ctl_json("get", "users")
+    assert user["listing_bytes"]["used"] <= 2 << 20
+    with spdld.Loader("a", address=daemon.address) as first:
+        next(iter(first))
+        with (
+            pytest.raises(spdld.PipelineError, match=r"times limits\.listing_memory, 2\.0 MiB"),
+            spdld.Loader("b", address=daemon.address) as second,
+        ):
+            next(iter(second))
+    daemon.kill()
+    for name in names:  # what is there now does not count
+        (data / f"{name}.csv").write_text("path,caption,score,tokens\n", encoding="utf-8")
+    daemon.start()
+    assert {name: read(name) for name in names} == before
+
+
 def test_images_of_their_own_size_come_ragged(load: Callable[..., Any], data: pathlib.Path) -> None:
     for i in range(ROWS):
         Image.new("RGB", (10 + i, 20 - i), (i * 10,) * 3).save(data / "pictures" / f"{i}.png")

@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/kept/kept_datasets.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
 #include "source/bytes/unused_files.h"
 #include "source/kept/dataset_id.h"
 
 namespace spdld::source {
+namespace {
+
+std::vector<std::string> with_parts(const std::string& id) {
+  std::vector<std::string> each = split_dataset(id);
+  each.push_back(id);  // clips, which are taken apart otherwise
+  return each;
+}
+
+}  // namespace
 
 KeptDatasets::KeptDatasets(const std::string& directory)
     : directory_(directory),
@@ -21,6 +34,23 @@ Result<std::vector<std::string>> KeptDatasets::classes_of(const std::string& id)
   return classes_.load(*parts);
 }
 
+bool KeptDatasets::has(const std::string& id) const {
+  const auto has_all = [this](const KeptKind& kind, const std::string& of) {
+    std::set<std::string> files;
+    kind.add_files(of, files);
+    return std::all_of(files.begin(), files.end(), [this](const std::string& file) {
+      std::error_code failed;
+      return std::filesystem::exists(directory_ + "/" + file, failed);
+    });
+  };
+  const std::vector<std::string> each = with_parts(id);
+  // Its name does not tell whether something is a listing of files or a table.
+  return !id.empty() && std::all_of(each.begin(), each.end(), [&](const std::string& one) {
+    return (has_all(listings_, one) || has_all(tables_, one)) && has_all(tar_indexes_, one) &&
+           has_all(media_indexes_, one);
+  });
+}
+
 std::set<std::string> KeptDatasets::in_use() {
   std::set<std::string> ids;
   for (KeptKind* const kind : kinds()) kind->add_open(ids);
@@ -33,9 +63,7 @@ Status KeptDatasets::collect(const std::set<std::string>& used,
   ids.insert(used.begin(), used.end());
   std::set<std::string> needed;
   for (const std::string& id : ids) {
-    std::vector<std::string> each = split_dataset(id);
-    each.push_back(id);  // clips, which are taken apart otherwise
-    for (const std::string& one : each) {
+    for (const std::string& one : with_parts(id)) {
       for (const KeptKind* const kind : kinds()) kind->add_files(one, needed);
     }
   }

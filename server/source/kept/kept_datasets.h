@@ -43,6 +43,8 @@ class KeptDatasets {
   // The classes of the listing or table that `id` names, without opening that.
   Result<std::vector<std::string>> classes_of(const std::string& id) const;
 
+  // Whether all files of that dataset are there, whatever they hold.
+  bool has(const std::string& id) const;
   // The ids of the datasets that sources have open.
   std::set<std::string> in_use();
   // Removes files that none of the `used` ids names, that no source has open, and that were written

@@ -41,6 +41,14 @@ TEST(Reaper, DestroysWhatNobodyHasAnyMoreOnItsOwnThread) {
   EXPECT_EQ(grave.dead, 1);
 }
 
+TEST(Reaper, WaitsForWhatNobodyHasAnyMore) {
+  Grave grave;
+  Reaper reaper;
+  reaper.share(std::make_unique<Mortal>(grave)).reset();
+  reaper.wait();
+  EXPECT_EQ(grave.dead, 1);
+}
+
 TEST(Reaper, LeavesNothingBehind) {
   std::vector<std::unique_ptr<Grave>> graves;
   {

@@ -77,7 +77,7 @@ class SessionLayer : public ::testing::Test {
     io_ = std::make_unique<source::IoPool>(source::IoPool::Options{.threads = 2});
     caches_ = std::make_unique<engine::SampleCaches>(engine::SampleCachesOptions{.io = *io_});
     catalogue_ = std::make_unique<pipeline::Catalogue>(
-        pipeline::CatalogueOptions{.state_dir = "",
+        pipeline::CatalogueOptions{.state_dir = state_dir_,
                                    .access = {},
                                    .admins = {0},
                                    .pipelines_per_user = pipelines_per_user_,
@@ -143,6 +143,7 @@ class SessionLayer : public ::testing::Test {
     std::erase(connections_, rank.connection);
   }
 
+  std::string state_dir_ = {};  // where listings are kept, after the next start()
   // Of users who are neither root nor the one who runs the test, after the next start().
   std::size_t pipelines_per_user_ = 256;
   std::size_t jobs_per_user_ = 1024;

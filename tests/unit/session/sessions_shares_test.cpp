@@ -186,7 +186,7 @@ TEST_F(SharesTest, CountsTheWindowsOfAnOrderForEachJobThatHasOne) {
   for (int i = 0; i < 20'000; ++i) rows += "0.bin," + std::to_string(i) + "\n";
   files_.file("a.csv", rows);
   std::filesystem::permissions(files_.path("a.csv"), std::filesystem::perms(0644));
-  ApplyRequest request;
+  job::ApplyRequest request;
   request.yaml = "pipeline: a\nsource:\n  table: {file: " + files_.path("a.csv") +
                  ", root: " + files_.path("data") +
                  ", uri: uri, values: {length: length}}\nstages:\n  - fetch\nshuffle: {global: "

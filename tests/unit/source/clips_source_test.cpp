@@ -361,10 +361,10 @@ TEST_F(ClipsSourceTest, AsksForMemoryBeforeAnIndexOrItsClipsTakeIt) {
     return source ? std::string() : source.error().message();
   };
   const std::string own = "source.clips: its items would take ";
-  EXPECT_THAT(refusal(700), testing::StartsWith(own)) << "of the index";
+  EXPECT_THAT(refusal(700), ::testing::StartsWith(own)) << "of the index";
   EXPECT_EQ(refusal(20'000), "");
   spec.times = std::vector<double>(10'000, 1.0);
-  EXPECT_THAT(refusal(20'000), testing::StartsWith(own)) << "of the clips";
+  EXPECT_THAT(refusal(20'000), ::testing::StartsWith(own)) << "of the clips";
   EXPECT_EQ(refusal(1'000'000), "");
 }
 
