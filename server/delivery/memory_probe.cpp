@@ -13,6 +13,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/cgroup.h"
+
 namespace spdld::delivery {
 namespace {
 
@@ -46,14 +48,14 @@ std::uint64_t sum_of(const std::string& path, std::initializer_list<std::string_
 }
 
 // One version's names of the same files.
-struct CgroupFiles {
+struct GroupFiles {
   const char* limit;
   const char* usage;
   std::initializer_list<std::string_view> page_cache;  // in memory.stat
 };
-const CgroupFiles kV1{
+const GroupFiles kV1{
     "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
-const CgroupFiles kV2{"memory.max", "memory.current", {"inactive_file", "active_file"}};
+const GroupFiles kV2{"memory.max", "memory.current", {"inactive_file", "active_file"}};
 
 void tighten(MemoryRoom& room, std::uint64_t available, std::string bound_by) {
   if (available >= room.available_bytes) return;
@@ -61,37 +63,10 @@ void tighten(MemoryRoom& room, std::uint64_t available, std::string bound_by) {
   room.bound_by = std::move(bound_by);
 }
 
-// Visits the group and all above it: each has a limit of its own. A container sees its own group as
-// the root, so that parts of the path may not be there.
-using Visit = std::function<void(const std::string& group, const std::string& directory,
-                                 const CgroupFiles& files)>;
-void walk_up(const std::string& root, std::string group, const CgroupFiles& files,
-             const Visit& visit) {
-  if (group.find("..") != std::string::npos) group.clear();
-  while (!group.empty() && group.back() == '/') group.pop_back();
-  for (;;) {
-    visit(group.empty() ? "/" : group, root + group + "/", files);
-    if (group.empty()) return;
-    group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
-  }
-}
-
-// Both versions' groups of this process.
-void for_each_cgroup(const MemoryFiles& files, const Visit& visit) {
-  std::ifstream cgroups(files.self_cgroup);
-  std::string line;
-  while (std::getline(cgroups, line)) {  // id:controllers:/path
-    const auto first = line.find(':');
-    const auto second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string group = line.substr(second + 1);
-    if (controllers.empty()) {
-      walk_up(files.cgroup_root, group, kV2, visit);
-    } else if ((',' + controllers + ',').find(",memory,") != std::string::npos) {
-      walk_up(files.cgroup_root + "/memory", group, kV1, visit);
-    }
-  }
+void for_each_group(const MemoryFiles& files,
+                    const std::function<void(const Cgroup&, const GroupFiles&)>& visit) {
+  for_each_cgroup({.self = files.self_cgroup, .root = files.cgroup_root}, "memory",
+                  [&](const Cgroup& group) { visit(group, group.is_v1 ? kV1 : kV2); });
 }
 
 std::optional<std::uint64_t> meminfo_bytes(const std::string& path, std::string_view wanted) {
@@ -127,27 +102,25 @@ MemoryRoom memory_room(const MemoryFiles& files) {
   MemoryRoom room{.available_bytes = kUnbounded, .bound_by = "nothing"};
   if (const auto bytes = meminfo_bytes(files.meminfo, "MemAvailable:"))
     tighten(room, *bytes, fmt::format("the machine: {} available", format_bytes(*bytes)));
-  for_each_cgroup(
-      files, [&](const std::string& group, const std::string& directory, const CgroupFiles& names) {
-        const auto limit = read_number(directory + names.limit);
-        const auto usage = read_number(directory + names.usage);
-        if (!limit || !usage) return;
-        const std::uint64_t cache = sum_of(directory + "memory.stat", names.page_cache);
-        const std::uint64_t used = *usage - std::min(*usage, cache);
-        tighten(room, *limit - std::min(*limit, used),
-                fmt::format("cgroup {}: limit {}, in use {}", group, format_bytes(*limit),
-                            format_bytes(used)));
-      });
+  for_each_group(files, [&](const Cgroup& group, const GroupFiles& names) {
+    const auto limit = read_number(group.directory + names.limit);
+    const auto usage = read_number(group.directory + names.usage);
+    if (!limit || !usage) return;
+    const std::uint64_t cache = sum_of(group.directory + "memory.stat", names.page_cache);
+    const std::uint64_t used = *usage - std::min(*usage, cache);
+    tighten(room, *limit - std::min(*limit, used),
+            fmt::format("cgroup {}: limit {}, in use {}", group.name, format_bytes(*limit),
+                        format_bytes(used)));
+  });
   return room;
 }
 
 std::uint64_t memory_total(const MemoryFiles& files) {
   std::uint64_t total = meminfo_bytes(files.meminfo, "MemTotal:").value_or(0);
-  for_each_cgroup(files,
-                  [&](const std::string&, const std::string& directory, const CgroupFiles& names) {
-                    const auto limit = read_number(directory + names.limit);
-                    if (limit && (total == 0 || *limit < total)) total = *limit;
-                  });
+  for_each_group(files, [&](const Cgroup& group, const GroupFiles& names) {
+    const auto limit = read_number(group.directory + names.limit);
+    if (limit && (total == 0 || *limit < total)) total = *limit;
+  });
   return total;
 }
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/cgroup.h"
+
+#include <cstdlib>
+#include <fstream>
+
+namespace spdld {
+namespace {
+
+void walk_up(const std::string& root, std::string group, bool is_v1,
+             const std::function<void(const Cgroup&)>& visit) {
+  if (group.find("..") != std::string::npos) group.clear();
+  while (group.ends_with('/')) group.pop_back();
+  for (;;) {
+    visit({.name = group.empty() ? "/" : group, .directory = root + group + "/", .is_v1 = is_v1});
+    if (group.empty()) return;
+    group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
+  }
+}
+
+// Version 2 has both in one file, "150000 100000" or "max 100000"; version 1 has -1 for none.
+double quota_of(const Cgroup& group) {
+  std::string quota;
+  double period = 0;
+  if (group.is_v1) {
+    std::ifstream quota_file(group.directory + "cpu.cfs_quota_us");
+    std::ifstream period_file(group.directory + "cpu.cfs_period_us");
+    if (!(quota_file >> quota) || !(period_file >> period)) return 0;
+  } else {
+    std::ifstream file(group.directory + "cpu.max");
+    if (!(file >> quota >> period)) return 0;
+  }
+  const double time = std::strtod(quota.c_str(), nullptr);  // 0 of "max"
+  return time > 0 && period > 0 ? time / period : 0;
+}
+
+}  // namespace
+
+void for_each_cgroup(const CgroupFiles& files, std::string_view controller,
+                     const std::function<void(const Cgroup&)>& visit) {
+  const std::string wanted = "," + std::string(controller) + ",";
+  std::ifstream cgroups(files.self);
+  std::string line;
+  while (std::getline(cgroups, line)) {  // id:controllers:/path
+    const auto first = line.find(':');
+    const auto second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string group = line.substr(second + 1);
+    if (controllers.empty()) {
+      walk_up(files.root, group, false, visit);
+    } else if (("," + controllers + ",").find(wanted) != std::string::npos) {
+      walk_up(files.root + "/" + std::string(controller), group, true, visit);
+    }
+  }
+}
+
+double cpu_quota(const CgroupFiles& files) {
+  double least = 0;
+  for_each_cgroup(files, "cpu", [&](const Cgroup& group) {
+    const double quota = quota_of(group);
+    if (quota > 0 && (least == 0 || quota < least)) least = quota;
+  });
+  return least;
+}
+
+}  // namespace spdld

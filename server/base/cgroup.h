@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace spdld {
+
+// Where the kernel tells of this process's cgroups; tests point it at files of their own.
+struct CgroupFiles {
+  std::string self = "/proc/self/cgroup";
+  std::string root = "/sys/fs/cgroup";
+};
+
+// A cgroup of version 1 or 2, whose files have other names.
+struct Cgroup {
+  std::string name;       // "/a/b"
+  std::string directory;  // which ends in '/'; it may not be there
+  bool is_v1 = false;
+};
+
+// Visits this process's cgroups of the controller ("memory", "cpu") in both versions, and all above
+// them: each has a limit of its own. A container sees its own group as the root.
+void for_each_cgroup(const CgroupFiles& files, std::string_view controller,
+                     const std::function<void(const Cgroup&)>& visit);
+
+// How many cores' time the tightest of those quotas gives. 0: there is none.
+double cpu_quota(const CgroupFiles& files = {});
+
+}  // namespace spdld

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/cgroup.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/scratch_dir.h"
+
+namespace spdld {
+namespace {
+
+CgroupFiles files_in(const test::ScratchDir& dir) {
+  return {.self = dir.path() + "/self", .root = dir.path() + "/cgroup"};
+}
+
+TEST(CpuQuota, IsNoneWhereTheKernelTellsNothing) {
+  const test::ScratchDir dir;
+  EXPECT_EQ(cpu_quota(files_in(dir)), 0);
+  dir.write("self", "0::/a\nno line\n1:\n4:cpu,cpuacct\n");
+  dir.write("cgroup/a/cpu.max", "");
+  EXPECT_EQ(cpu_quota(files_in(dir)), 0);
+  dir.write("cgroup/a/cpu.max", "max 100000\n");
+  EXPECT_EQ(cpu_quota(files_in(dir)), 0);
+  dir.write("cgroup/a/cpu.max", "50000 0\n");
+  EXPECT_EQ(cpu_quota(files_in(dir)), 0);
+}
+
+TEST(CpuQuota, IsTheTightestOnTheWayUp) {
+  const test::ScratchDir dir;
+  dir.write("self", "0::/a/b\n");
+  dir.write("cgroup/a/b/cpu.max", "400000 100000\n");
+  EXPECT_EQ(cpu_quota(files_in(dir)), 4);
+  dir.write("cgroup/a/cpu.max", "150000 100000\n");
+  EXPECT_EQ(cpu_quota(files_in(dir)), 1.5);
+  dir.write("cgroup/cpu.max", "50000 100000\n");
+  EXPECT_EQ(cpu_quota(files_in(dir)), 0.5) << "the root is a container's own group";
+}
+
+TEST(CpuQuota, IsReadFromVersionOneToo) {
+  const test::ScratchDir dir;
+  dir.write("self", "5:memory:/m\n3:cpu,cpuacct:/a/b\n0::/\n");
+  dir.write("cgroup/cpu/a/b/cpu.cfs_quota_us", "-1\n");
+  dir.write("cgroup/cpu/a/b/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cpu_quota(files_in(dir)), 0);
+  dir.write("cgroup/cpu/a/cpu.cfs_quota_us", "200000\n");
+  EXPECT_EQ(cpu_quota(files_in(dir)), 0) << "its period is not there";
+  dir.write("cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cpu_quota(files_in(dir)), 2);
+}
+
+TEST(CpuQuota, StaysBelowTheRoot) {
+  const test::ScratchDir dir;
+  dir.write("self", "0::/../../x\n");
+  dir.write("x/cpu.max", "100000 100000\n");
+  EXPECT_EQ(cpu_quota(files_in(dir)), 0);
+}
+
+}  // namespace
+}  // namespace spdld
