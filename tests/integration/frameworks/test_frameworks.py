@@ -22,6 +22,8 @@ import spdld
 from PIL import Image
 
 pytest.importorskip("torch")
+# Some start a framework on two ranks four times, which takes minutes where others compute, too.
+pytestmark = pytest.mark.timeout(900)
 
 TRAIN, RESUME = (pathlib.Path(__file__).with_name(name) for name in ("train.py", "resume.py"))
 RANKS, EPOCHS, ITEMS, BATCH, SIDE = 2, 2, 24, 4, 32
