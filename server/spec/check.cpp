@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <set>
 #include <utility>
 
+#include "base/text/ascii.h"
 #include "base/text/foreign_names.h"
 #include "base/text/near_names.h"
+#include "spec/python_call.h"
 #include "spec/scalar.h"
 #include "spec/shape.h"
 
@@ -76,10 +79,21 @@ Result<Json> check_number(const Node& node, const Shape& shape, const std::strin
   return Json(*value);
 }
 
-// What to write in place of a choice that there is not.
+// ": write 'size: N'" for another tool's key or choice; empty: it is none that is known.
+std::string way_out(const Shape& shape, std::string_view name) {
+  if (shape.known_as.empty()) return "";
+  const std::string_view instead = instead_of_argument(shape.known_as, name);
+  return instead.empty() ? "" : ": " + std::string(instead);
+}
+
+// What to write in place of a choice that there is not. Python's are "InterpolationMode.BICUBIC".
 std::string instead_of(const std::string& text, const Shape& shape) {
-  const auto found = shape.instead.find(text);
-  return found == shape.instead.end() ? did_you_mean(text, shape.choices) : ": " + found->second;
+  const std::string plain = lower_case(std::string_view(text).substr(text.rfind('.') + 1));
+  if (std::find(shape.choices.begin(), shape.choices.end(), plain) != shape.choices.end())
+    return "; did you mean '" + plain + "'?";
+  if (const std::string found = way_out(shape, plain); !found.empty()) return found;
+  const ForeignFormat* const format = shape.known_as.empty() ? nullptr : foreign_file("x." + plain);
+  return format == nullptr ? did_you_mean(text, shape.choices) : ": it is " + described(*format);
 }
 
 Result<Json> check_string(const Node& node, const Shape& shape, const std::string& name) {
@@ -128,6 +142,9 @@ Result<Json> check_scalar(const Node& node, const Shape& shape, const std::strin
 
 Result<Json> check_list(const Node& node, const Shape& shape, const std::string& name) {
   const Shape& element = shape.of.front();
+  const bool is_tuple = node.kind == Node::Kind::kScalar && node.text.starts_with('(');
+  if (is_tuple && (element.kind == Kind::kInt || element.kind == Kind::kFloat))
+    return fail(node, name, "a list has square brackets, such as [1, 2], got " + node.describe());
   if (shape.scalar_ok && node.kind == Node::Kind::kScalar) {
     SPDLD_ASSIGN(Json only, check(node, element, name));
     return Json(Json::array({std::move(only)}));
@@ -156,8 +173,8 @@ Status unknown_key(const Node::Entry& entry, const Shape& shape, const std::stri
   const std::string in = name.empty() ? "" : " in '" + name + "'";
   std::vector<std::string> known = names_of(shape.keys);
   known.insert(known.end(), shape.also.begin(), shape.also.end());
-  if (const auto found = shape.instead.find(entry.key); found != shape.instead.end())
-    return entry.fail("unknown key " + quote(entry.key) + in + ": " + found->second);
+  if (const std::string found = way_out(shape, entry.key); !found.empty())
+    return entry.fail("unknown key " + quote(entry.key) + in + found);
   if (known.empty()) {
     return entry.fail("unknown key " + quote(entry.key) + in + ", which takes none");
   }
@@ -220,6 +237,30 @@ Result<Json> check_map(const Node& node, const Shape& shape, const std::string& 
   return map;
 }
 
+// Whether a value without a name may be the op's first key.
+bool takes_value(const Shape& op) {
+  const auto is_there = [](const Key& key) { return !key.nullable; };
+  return op.keys.front().required || std::count_if(op.keys.begin(), op.keys.end(), is_there) == 1;
+}
+
+// What the op is given by a call in Python, as YAML: ": 224", ": {size: 224, antialias: true}".
+// Empty: nothing, or what it does not take.
+std::string given_by(const std::string& call, const Shape& op) {
+  const auto arguments = python_arguments(call);
+  if (!arguments || arguments->empty() || arguments->size() > op.keys.size()) return "";
+  std::string map;
+  for (std::size_t i = 0; i < arguments->size(); ++i) {
+    const auto& [name, value] = (*arguments)[i];
+    if (name.empty() && !takes_value(op)) return "";
+    map += (i == 0 ? "{" : ", ") + (name.empty() ? op.keys[i].name : name) + ": " + value;
+  }
+  map += "}";
+  const Result<Node> node = parse_yaml(map, std::make_shared<Document>());
+  if (!node || !check(*node, op, "")) return "";
+  const bool is_alone = arguments->size() == 1 && node->entries.front().key == op.alone;
+  return ": " + (is_alone ? arguments->front().second : map);
+}
+
 // Of an op that is called as another library's transform: which op it is here, or what to do.
 std::string of_other_library(const std::string& tag, const Shape& shape) {
   const std::string name = op_name_of(tag);
@@ -228,13 +269,8 @@ std::string of_other_library(const std::string& tag, const Shape& shape) {
     return text;
   };
   for (const Key& key : shape.keys) {
-    if (without_lines(key.name) != without_lines(name)) continue;
-    const std::size_t open = tag.find('(');
-    // "(224)"
-    const bool has_size = open != tag.npos && tag.ends_with(')') && !key.shape.alone.empty();
-    const std::string size = has_size ? tag.substr(open + 1, tag.size() - open - 2) : "";
-    const std::string given = parse_integer(size) ? ": " + size : "";
-    return "; did you mean '" + key.name + given + "'?";
+    if (without_lines(key.name) == without_lines(name))
+      return "; did you mean '" + key.name + given_by(tag, key.shape) + "'?";
   }
   const std::string_view instead = instead_of_transform(name);
   return instead.empty() ? "" : ": " + std::string(instead);
@@ -266,6 +302,9 @@ Result<Json> check_tagged(const Node& node, const Shape& shape, const std::strin
   const Node::Entry* only = nullptr;
   for (const Node::Entry& entry : node.entries) {
     if (find_key(shape.beside, entry.key) != nullptr) continue;
+    if (const std::string found = way_out(shape, entry.key); !found.empty())
+      return tl::unexpected<Status>(
+          entry.fail("unknown key " + quote(entry.key) + " in " + quote(name) + found));
     if (only != nullptr)
       return tl::unexpected<Status>(entry.fail(prefix(name) + "one " + shape.noun + " only, got " +
                                                quote(only->key) + " and " + quote(entry.key) +
@@ -299,6 +338,21 @@ Result<Json> check_named(const Node& node, const Shape& shape, const std::string
   return map;
 }
 
+// "; write {p: 0.5}" of a value in place of a map: its key is the only one that must be given, or
+// else the only one, that takes such a value.
+std::string as_member(const Node& node, const Shape& shape) {
+  constexpr std::size_t kLongest = 64;
+  if (node.kind != Node::Kind::kScalar || !node.shown()) return "";
+  if (node.quoted || node.text.size() > kLongest) return "";
+  const Key* found = nullptr;
+  for (const Key& key : shape.keys) {
+    if (key.nullable || !check(node, key.shape, key.name)) continue;
+    if (found != nullptr && found->required == key.required) return "";
+    if (found == nullptr || key.required) found = &key;
+  }
+  return found == nullptr ? "" : "; write {" + found->name + ": " + node.text + "}";
+}
+
 Node::Kind node_kind(const Shape& shape) {
   switch (shape.kind) {
     case Kind::kList: return Node::Kind::kList;
@@ -319,7 +373,7 @@ Result<Json> check_one_of_maps(const Node& node, const std::vector<const Shape*>
       if (find_key(map->keys, entry.key) != nullptr) return check(node, *map, name);
     }
     all.keys.insert(all.keys.end(), map->keys.begin(), map->keys.end());
-    all.instead.insert(map->instead.begin(), map->instead.end());
+    if (all.known_as.empty()) all.known_as = map->known_as;
   }
   if (node.entries.empty()) return check(node, *maps.front(), name);
   return tl::unexpected<Status>(unknown_key(node.entries.front(), all, name));
@@ -384,7 +438,10 @@ Result<Json> check(const Node& node, const Shape& shape, const std::string& name
       if (node.kind == Node::Kind::kNull) return defaults_of(node, shape, name);
       if (node.kind != Node::Kind::kMap && !shape.alone.empty())
         return check_map(map_of(node, shape.alone), shape, name);
-      if (node.kind != Node::Kind::kMap) return wrong_kind(node, shape, name);
+      if (node.kind != Node::Kind::kMap)
+        return fail(node, name,
+                    "expected " + expected_text(shape) + ", got " + node.describe() +
+                        as_member(node, shape));
       return shape.kind == Kind::kMap ? check_map(node, shape, name) : Result<Json>(Json::object());
     default:
       if (node.kind != Node::Kind::kScalar) return wrong_kind(node, shape, name);

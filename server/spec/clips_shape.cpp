@@ -93,14 +93,6 @@ Shape clips_shape() {
         .nullable = true}},
       {"dense", "uniform", "random", "timestamps", "keyframes"},
       "keyframes: one at each key frame");
-  shape.instead = {
-      {"seconds", "clips are so many frames; windows of sound have seconds"},
-      {"clip_length", "write 'frames: N'"},
-      {"num_frames", "write 'frames: N'"},
-      {"sampling_rate", "write 'stride: N', frames from one to the next"},
-      {"clips_per_video", "write 'per_file: N'"},
-      {"num_clips", "write 'per_file: N'"},
-  };
   return shape;
 }
 
@@ -125,13 +117,6 @@ Shape windows_shape() {
         .nullable = true}},
       {"dense", "uniform", "random", "timestamps", "whole"},
       "whole: one, which is all of its file");
-  shape.instead = {
-      {"frames", "windows of sound have 'seconds: S'; clips of video have frames"},
-      {"duration", "write 'seconds: S'"},
-      {"min_duration", "write 'min_seconds: S' beside 'sampling: whole'"},
-      {"max_duration", "write 'max_seconds: S' beside 'sampling: whole'"},
-      {"stack", "windows are an item each; clips of video can be stacked"},
-  };
   return shape;
 }
 

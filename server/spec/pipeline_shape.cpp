@@ -83,9 +83,7 @@ Shape files_shape() {
 
 Shape table_format_shape() {
   Shape shape = choice_shape({"csv", "tsv", "jsonl"});
-  for (const std::string name : {"parquet", "arrow", "feather", "hdf5", "h5", "xlsx", "sqlite"})
-    shape.instead[name] = "it is " + described(*foreign_file("x." + name));
-  shape.instead["json"] = "a table is JSON Lines, one object a line: write 'jsonl'";
+  shape.known_as = "table_format";
   return shape;
 }
 
@@ -195,27 +193,15 @@ Shape webdataset_shape() {
       optional_key("fields, also of 'index', that a sample need not have; NAME_present tells which "
                    "have one"),
   });
-  shape.instead = {
-      {"cache_dir", "shards are files here; write 'cache: {size: SIZE}' beside 'source'"},
-      {"cache_size", "write 'cache: {size: SIZE}' beside 'source'"},
-      {"shardshuffle", "write 'shuffle: {block: N, interleave: M}' beside 'source'"},
-      {"url", "write 'shards: \"train-{000..129}.tar\"'"},
-      {"urls", "write 'shards: \"train-{000..129}.tar\"'"},
-  };
   return shape;
 }
 
-Shape select_shape() {
-  return map_shape({
-      {.name = "where",
-       .doc = "a condition on what the listing knows: \"width >= 64 and label in ['cat', 'dog']\"",
-       .shape = string_shape(),
-       .nullable = true},
-      {.name = "split",
-       .doc = "a part of the items by a hash of their names, so that each stays in its part",
-       .shape = map_shape({{.name = "part",
+Shape split_shape() {
+  Shape part = choice_shape({"train", "val", "test"});
+  part.known_as = "part";
+  Shape split = map_shape({{.name = "part",
                             .doc = "which part this pipeline has",
-                            .shape = choice_shape({"train", "val", "test"}),
+                            .shape = std::move(part),
                             .default_value = "train"},
                            {.name = "val",
                             .doc = "the share of the items that is val",
@@ -228,7 +214,21 @@ Shape select_shape() {
                            {.name = "by",
                             .doc = "what decides",
                             .shape = choice_shape({"hash"}),
-                            .default_value = "hash"}}),
+                            .default_value = "hash"}});
+  split.expected = "a map such as {part: train, val: 0.2}";
+  split.known_as = "split";
+  return split;
+}
+
+Shape select_shape() {
+  return map_shape({
+      {.name = "where",
+       .doc = "a condition on what the listing knows: \"width >= 64 and label in ['cat', 'dog']\"",
+       .shape = string_shape(),
+       .nullable = true},
+      {.name = "split",
+       .doc = "a part of the items by a hash of their names, so that each stays in its part",
+       .shape = split_shape(),
        .nullable = true},
       {.name = "skip",
        .doc = "so many items at the front are left out",
@@ -269,12 +269,16 @@ Shape source_shape() {
               "sounds of known length; not given: whole files",
        .shape = windows_shape(),
        .nullable = true}};
+  shape.known_as = shape.noun;
+  for (Key& key : shape.keys) key.shape.known_as = key.name;
+  for (Key& key : shape.beside) key.shape.known_as = key.name;
   return shape;
 }
 
 Shape shuffle_shape() {
   Shape order = choice_shape({"none", "global"});
   order.expected = kOrders;
+  order.known_as = "shuffle";
   Shape block = map_shape({
       {.name = "block",
        .doc = "items that stay together on the medium and are read as one",
@@ -285,7 +289,7 @@ Shape shuffle_shape() {
        .shape = int_shape(1, 65536),
        .default_value = 16},
   });
-  block.instead = {{"bucket", "write 'global: {bucket: {by: FIELD}}'"}};
+  block.known_as = "shuffle";
   Shape bucket = map_shape({
       {.name = "by",
        .doc = "the field that holds the items' lengths, a number that the source knows of each",
@@ -327,8 +331,10 @@ Shape stages_shape(const Registry& registry) {
   stage.expected = "an op's name or a map of an op's name to its parameters";
   for (const OpInfo& op : registry.ops()) {
     Key key{.name = op.name, .doc = op.doc, .shape = map_shape({})};
+    key.shape.known_as = op.name;
     for (const ParamInfo& param : op.params) {
       key.shape.keys.push_back(key_of(param));
+      key.shape.keys.back().shape.known_as = param.name;
       if (param.name == "size") key.shape.alone = param.name;
     }
     key.shape.keys.push_back({.name = "concurrency",
@@ -399,14 +405,12 @@ Key batch_key() {
                .nullable = true},
           }),
           .required = true};
-  key.shape.instead = {{"batch_size", "write 'size: N'"},
-                       {"drop_last", "write 'last: drop', which is the default, 'pad' or 'keep'"},
-                       {"shuffle", "it stands beside 'batch', not in it"}};
+  key.shape.known_as = "batch";
   return key;
 }
 
 Key delivery_key() {
-  return section(
+  Key key = section(
       "delivery", "how batches reach the training processes",
       {
           {.name = "device",
@@ -430,6 +434,8 @@ Key delivery_key() {
            .shape = choice_shape({"wait", "go_on"}),
            .default_value = "wait"},
       });
+  key.shape.known_as = key.name;
+  return key;
 }
 
 Key cache_key() {
@@ -514,17 +520,7 @@ Shape pipeline_shape(const Registry& registry) {
       cache_key(),
   });
   shape.also = {"extends", "vars"};
-  shape.instead = {
-      {"batch_size", "write 'batch: {size: N}'"},
-      {"dataset", "write 'source: {files: {root: DIRECTORY}}'"},
-      {"drop_last", "write 'batch: {size: N, last: drop}'; last may be pad or keep, too"},
-      {"num_workers",
-       "leave it out: the daemon has the threads, for all pipelines together "
-       "(executor.cpu_threads in its configuration)"},
-      {"pin_memory", "leave it out: batches lie in shared memory"},
-      {"prefetch_factor", "write 'delivery: {prefetch: N}'"},
-      {"transforms", "write 'stages', a list of ops that begins with fetch"},
-  };
+  shape.known_as = "pipeline";
   return shape;
 }
 

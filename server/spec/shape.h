@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -55,8 +54,9 @@ struct Shape {
   std::string alone = {};
   // kMap: keys that are there and are read before.
   std::vector<std::string> also = {};
-  // kMap, kString: what to write in place of other tools' keys and choices.
-  std::map<std::string, std::string> instead = {};
+  // kMap, kTagged, kString: as what instead_of_argument() knows the keys and choices of other
+  // tools; empty: as none.
+  std::string known_as = {};
   std::string noun = {};  // kTagged: what a key is, "op"
   // kTagged: what else there is for those who need what none of the keys is. Where it is given, a
   // key of much the same letters is another thing.

@@ -159,6 +159,47 @@ def test_an_unknown_op_is_refused_with_its_place_and_the_nearest_name(
     assert [p["name"] for p in running.ctl_json("get", "pipelines")] == ["images"]
 
 
+# What people bring along from elsewhere as a stage, and what they are told.
+PASTED = {
+    "random_horizontal_flip: 0.5": "; write {p: 0.5}",
+    "RandomResizedCrop(224, scale=(0.08, 1.0), interpolation=InterpolationMode.BICUBIC)": (
+        "did you mean 'random_resized_crop: {size: 224, scale: [0.08, 1.0], interpolation: bicubic}'?"
+    ),
+    "v2.RandomHorizontalFlip(0.5)": "did you mean 'random_horizontal_flip: {p: 0.5}'?",
+    "Normalize([0.5], [0.2])": "did you mean 'normalize: {mean: [0.5], std: [0.2]}'?",
+    "MelSpectrogram(16000)": "did you mean 'mel_spectrogram'?",
+    "random_resized_crop: {size: 8, interpolation: BICUBIC}": "; did you mean 'bicubic'?",
+    "random_resized_crop: {size: 8, interpolation: 3}": "its 3 is 'bicubic'",
+    "resize: {height: 8, width: 8}": "write 'size: [HEIGHT, WIDTH]'",
+    "center_crop: {size: (8, 8)}": "a list has square brackets",
+    "normalize: {mean: 0, std: 1, inplace: true}": "leave it out: ops work in place",
+    "normalize: {mean: 0, std: 1, max_pixel_value: 255}": "leave it out: integers are brought into",
+    "pad: {padding: 4, fill: 0, padding_mode: constant}": "random_crop: {size: N, padding: 4}",
+    "random_crop: {size: 8, padding: 4, fill: 0}": "leave it out: what is put around an image is 0",
+    "spectrogram: {n_mels: 80}": "write 'mel_spectrogram' in place of 'spectrogram'",
+    "spectrogram: {hop: 160}": "write 'hop_length: SAMPLES'",
+    "mel: {sr: 16000}": "write 'mel_spectrogram'",
+    "mel_spectrogram: {sr: 16000}": "leave it out: it is the sound's",
+    "decode_audio: {sr: 16000}": "write 'sample_rate: HZ'",
+    "decode_image: {mode: L}": "write 'gray'",
+    "to_dtype: {dtype: torch.float32}": "; did you mean 'float32'?",
+    "bounding_boxes: {format: coco}": "write 'xywh'",
+}
+
+
+def test_stages_of_other_libraries_are_refused_with_what_to_write_here(
+    running: Any, dataset: Any, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "pasted.yaml"
+    for stage, told in PASTED.items():
+        file.write_text(
+            f"pipeline: pasted\nsource: {{files: {{root: {dataset.root}}}}}\n"
+            f"stages:\n  - fetch\n  - {stage}\nbatch: {{size: 1}}\n"
+        )
+        done = running.ctl("apply", "-f", file, check=False)
+        assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+
+
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 def test_items_that_fill_no_step_are_applied_with_explains_warning(
     make_daemon: Callable[..., Any],

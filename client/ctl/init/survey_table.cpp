@@ -162,12 +162,20 @@ FileColumns find_files(const std::string& path, const TableStart& table,
                               printable(named->cells.front().get<std::string>()),
                               root ? fmt::format("are not all below {}", printable(*root))
                                    : "are not beside it, nor in a folder near it"));
+  std::vector<std::string> columns;
   std::vector<std::string> names;
-  for (const Column& column : table.columns) names.push_back("'" + printable(column.name) + "'");
-  throw Failure(kWrongUsage,
-                fmt::format("no column of {} names images, and nothing else, in its first rows: it "
-                            "has {}; a pipeline needs one, with names such as images/1.jpg",
-                            printable(path), listed(names)));
+  for (const Column& column : table.columns) {
+    columns.push_back(column.name);
+    names.push_back("'" + printable(column.name) + "'");
+  }
+  const ForeignFormat* const foreign = foreign_table(columns);
+  throw Failure(
+      kWrongUsage,
+      fmt::format(
+          "no column of {} names images, and nothing else, in its first rows: it has {}; {}",
+          printable(path), listed(names),
+          foreign != nullptr ? "it is " + described(*foreign)
+                             : "a pipeline needs one, with names such as images/1.jpg"));
 }
 
 // Whether each list of the column may be boxes.

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/text/foreign_names.h"
 #include "base/text/printable.h"
 #include "ctl/failure.h"
 
@@ -75,11 +76,15 @@ std::size_t read_csv(const std::string& path, std::string_view text, bool whole,
     if (at == text.size() && !whole) break;
     end = at;
     if (cells.size() == 1 && cells[0].empty()) continue;
-    if (cells.size() != table.columns.size())
-      fail_of_file(path,
-                   fmt::format("has {} columns in its first line and {} in row {}; is it the table "
-                               "that its ending says?",
-                               table.columns.size(), cells.size(), table.rows + 1));
+    if (cells.size() != table.columns.size()) {
+      std::vector<std::string> names;
+      for (const TableStart::Column& column : table.columns) names.push_back(column.name);
+      const ForeignFormat* const foreign = foreign_table(names);
+      fail_of_file(path, fmt::format("has {} columns in its first line and {} in row {}; {}",
+                                     table.columns.size(), cells.size(), table.rows + 1,
+                                     foreign != nullptr ? "it is " + described(*foreign)
+                                                        : "is it the table that its ending says?"));
+    }
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (!cells[i].empty()) table.columns[i].cells.emplace_back(cells[i]);
     }

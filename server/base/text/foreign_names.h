@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
-// Formats and transforms of other tools, and what to write here in their place: for messages of
-// apply, of items and of `spdlctl init`.
+// Formats, tables, transforms and arguments of other tools, and what to write here in their place:
+// for messages of apply, of items and of `spdlctl init`.
 namespace spdld {
 
 struct ForeignFormat {
@@ -22,6 +23,8 @@ inline constexpr std::size_t kForeignHead = 352;
 const ForeignFormat* foreign_content(std::string_view head);
 // By its name alone.
 const ForeignFormat* foreign_file(std::string_view path);
+// A table of another library, by the names of its columns. Null: it is none that is known.
+const ForeignFormat* foreign_table(const std::vector<std::string>& columns);
 // "Parquet, which ...": to be read behind "it is".
 std::string described(const ForeignFormat& format);
 
@@ -30,5 +33,8 @@ std::string op_name_of(std::string_view transform);
 // The way out for a transform that is no op here, by its name in the form of ops' names; empty: the
 // table does not have it.
 std::string_view instead_of_transform(std::string_view op_name);
+// The way out for a key or a value that is none here. `in`: for a key, the op or section that it
+// stands in; for a value, the key that has it. Empty: the table does not have it.
+std::string_view instead_of_argument(std::string_view in, std::string_view name);
 
 }  // namespace spdld

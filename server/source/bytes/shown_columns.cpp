@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/text/foreign_names.h"
 #include "base/text/near_names.h"
 #include "base/text/printable.h"
 #include "base/text/utf8.h"
@@ -32,6 +33,13 @@ std::string missing_column(std::string_view wrong, const std::vector<std::string
   }
   if (there.size() > kMost) all += " and " + std::to_string(there.size() - kMost) + " more";
   return all;
+}
+
+std::string missing_table_column(std::string_view wrong, const std::vector<std::string>& there) {
+  const std::string what = missing_column(wrong, there);
+  const ForeignFormat* const foreign = foreign_table(there);
+  if (foreign == nullptr || what.ends_with('?')) return what;
+  return what + "; the table is " + described(*foreign);
 }
 
 }  // namespace spdld::source

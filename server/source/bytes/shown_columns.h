@@ -17,5 +17,7 @@ std::string nearest_name(std::string_view wrong, const std::vector<std::string>&
 
 // "column 'heigth'; did you mean 'height'?", or else the first of the columns that are there.
 std::string missing_column(std::string_view wrong, const std::vector<std::string>& there);
+// The same of all columns of a table, which may be another library's: then what to write for it.
+std::string missing_table_column(std::string_view wrong, const std::vector<std::string>& there);
 
 }  // namespace spdld::source

@@ -129,7 +129,7 @@ Status JsonLines::check_keys() {
     if (cells_[i].absent) continue;
     std::vector<std::string> names;
     for (const Key& key : keys_) names.emplace_back(name(key));
-    const std::string what = "the object has no " + missing_column(wanted_[i].key, names);
+    const std::string what = "the object has no " + missing_table_column(wanted_[i].key, names);
     return fail(0, what + (what.ends_with('?') ? " Or name" : "; name") +
                        " the field under 'optional' if rows need not have it");
   }

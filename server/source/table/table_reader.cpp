@@ -114,7 +114,8 @@ Status gather_csv(const std::string& file, char separator, RecordBuffer records,
   for (const Wanted& each : gathering.wanted()) {
     const auto found = std::find(header.begin(), header.end(), each.column);
     if (found == header.end() || each.column.empty()) {
-      return Place().fail(file, "the first line names no " + missing_column(each.column, header));
+      return Place().fail(file,
+                          "the first line names no " + missing_table_column(each.column, header));
     }
     index.push_back(static_cast<std::size_t>(found - header.begin()));
   }
@@ -238,7 +239,8 @@ Result<TableSpec::Format> table_format(const TableSpec& spec) {
         Code::kInvalidArgument,
         spec.file +
             " is JSON, and a table is JSON Lines, one object a line; of a list of objects " +
-            std::string(kListToLines));
+            std::string(kListToLines) +
+            "; of COCO's annotations write 'source: {coco: {annotations: FILE, root: DIRECTORY}}'");
   return error(Code::kInvalidArgument,
                spec.file +
                    " ends in none of .csv, .tsv and .jsonl, so say which format it has; "

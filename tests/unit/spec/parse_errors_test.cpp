@@ -61,9 +61,16 @@ TEST(ParseErrors, KnowTheTransformsOfOtherLibraries) {
   EXPECT_EQ(stage("v2.Resize(224)"),
             "p.yaml:3:17: stages[1]: unknown op 'v2.Resize(224)'; did you mean 'resize: 224'?");
   EXPECT_EQ(stage("\"Resize((2, 3))\""),
-            "p.yaml:3:17: stages[1]: unknown op 'Resize((2, 3))'; did you mean 'resize'?");
-  EXPECT_EQ(stage("Scale(2)"),
-            "p.yaml:3:17: stages[1]: unknown op 'Scale(2)'; did you mean 'scale'?");
+            "p.yaml:3:17: stages[1]: unknown op 'Resize((2, 3))'; did you mean 'resize: [2, 3]'?");
+  EXPECT_EQ(stage("\"T.Resize((2, 3), InterpolationMode.BILINEAR, antialias=True)\""),
+            "p.yaml:3:17: stages[1]: unknown op 'T.Resize((2, 3), InterpolationMode.BILINEAR, "
+            "antialias=True)'; did you mean 'resize: {size: [2, 3], interpolation: bilinear, "
+            "antialias: true}'?");
+  for (const char* const call : {"Resize(0)", "'Resize(2, 2)'", "'Resize(2, nothing=3)'",
+                                 "Resize(f(2))", "'Resize(1, 2, 3, 4, 5, 6, 7)'"})
+    EXPECT_THAT(stage(call), HasSubstr("; did you mean 'resize'?")) << call;
+  EXPECT_THAT(stage("Scale(2)"), HasSubstr("; did you mean 'scale'?"));
+  EXPECT_THAT(stage("Scale(p=0.25)"), HasSubstr("; did you mean 'scale: {p: 0.25}'?"));
   EXPECT_EQ(stage("ToTensor"),
             "p.yaml:3:17: stages[1]: unknown op 'ToTensor': leave it out: images come as tensors, "
             "channels first");
@@ -77,6 +84,73 @@ TEST(ParseErrors, OfAnOpsSizeAloneAreThoseOfItsKey) {
             "p.yaml:3:25: stages[1].resize.size: must hold 1 to 2 values, got 3");
   EXPECT_EQ(error_instead("stages: [fetch, scale: 2]"),
             "p.yaml:3:24: stages[1].scale: expected a map, got the integer 2");
+}
+
+TEST(ParseErrors, SayWhatToWriteForOtherLibrariesArguments) {
+  EXPECT_EQ(error_instead("stages: [fetch, resize: {height: 4, width: 4}]"),
+            "p.yaml:3:26: unknown key 'height' in 'stages[1].resize': write 'size: [HEIGHT, "
+            "WIDTH]', or one number");
+  EXPECT_EQ(error_instead("stages: [fetch, scale: {inplace: true}]"),
+            "p.yaml:3:25: unknown key 'inplace' in 'stages[1].scale': leave it out: ops work in "
+            "place");
+  EXPECT_EQ(error_instead("batch: {size: 8, num_workers: 8}"),
+            "p.yaml:4:18: unknown key 'num_workers' in 'batch': leave it out: the daemon has the "
+            "threads, for all pipelines together (executor.cpu_threads in its configuration)");
+  EXPECT_EQ(error_instead("source: {files: {root: /d, extensions: [jpg]}}"),
+            "p.yaml:2:28: unknown key 'extensions' in 'source.files': write 'pattern: "
+            "\"**/*.{jpg,png}\"', where ** stands for folders");
+  for (const char* const source :
+       {"{files: {root: /d}, split: 'train[:80%]'}", "{split: train, files: {root: /d}}",
+        "{files: {root: /d, split: train}}"})
+    EXPECT_THAT(error_instead(std::string("source: ") + source),
+                HasSubstr("': write 'select: {split: {part: train, val: 0.2}}' below 'source'"));
+  EXPECT_EQ(error_instead("source: {imagefolder: {root: /d}}"),
+            "p.yaml:2:10: unknown key 'imagefolder' in 'source': write 'files: {root: DIRECTORY, "
+            "label: parent_dir}'");
+  EXPECT_EQ(error_with("delivery: {pin_memory: true}"),
+            "p.yaml:5:12: unknown key 'pin_memory' in 'delivery': leave it out: batches lie in "
+            "shared memory");
+  EXPECT_THAT(error_with("shuffle: {buffer_size: 1000}"), HasSubstr("': write 'shuffle: global'"));
+}
+
+TEST(ParseErrors, SayWhatToWriteForOtherLibrariesValues) {
+  const auto interpolation = [](const std::string& value) {
+    return error_instead("stages: [fetch, resize: {size: 4, interpolation: " + value + "}]");
+  };
+  for (const char* const value : {"BILINEAR", "InterpolationMode.BILINEAR", "PIL.Image.Bilinear"})
+    EXPECT_THAT(interpolation(value), HasSubstr("; did you mean 'bilinear'?"));
+  EXPECT_THAT(interpolation("2"), HasSubstr("2 is not one of nearest, bilinear: write its name: "));
+  EXPECT_THAT(interpolation("cv2.INTER_LINEAR"), HasSubstr(": write 'bilinear'"));
+  EXPECT_THAT(error_with("shuffle: true"),
+              HasSubstr("'true' is not one of none, global: write 'global'"));
+  EXPECT_THAT(error_with("shuffle: 1000"), HasSubstr("needs no buffer"));
+  EXPECT_EQ(error_instead("source: {files: {root: /d}, select: {split: 'train[:80%]'}}"),
+            "p.yaml:2:45: source.select.split: expected a map such as {part: train, val: 0.2}, "
+            "got the string 'train[:80%]'");
+  EXPECT_THAT(error_instead("source: {files: {root: /d}, select: {split: {part: validation}}}"),
+              HasSubstr(": write 'val'"));
+}
+
+TEST(ParseErrors, SayWhichKeyAValueAloneIs) {
+  EXPECT_EQ(error_instead("batch: 32"),
+            "p.yaml:4:8: batch: expected a map, got the integer 32; write {size: 32}");
+  EXPECT_EQ(error_instead("stages: [fetch, scale: 0.5]"),
+            "p.yaml:3:24: stages[1].scale: expected a map, got the number 0.5; write {p: 0.5}");
+  EXPECT_EQ(error_with("delivery: cuda"),
+            "p.yaml:5:11: delivery: expected a map, got 'cuda'; write {device: cuda}");
+  for (const std::string text : {"\"cuda\"", "[cuda]", "cpu cuda"})
+    EXPECT_THAT(error_with("delivery: " + text), Not(HasSubstr("write"))) << text;
+  EXPECT_EQ(error_with("delivery: cudda"), "p.yaml:5:11: delivery: expected a map, got 'cudda'");
+}
+
+TEST(ParseErrors, TellATupleOfPythonFromAList) {
+  const auto size = [](const std::string& text) {
+    return error_instead("stages: [fetch, resize: {size: " + text + "}]");
+  };
+  EXPECT_EQ(size("(4, 4)"),
+            "p.yaml:3:32: stages[1].resize.size: a list has square brackets, such as [1, 2], got "
+            "'(4'");
+  EXPECT_THAT(size("'(4, 4)'"), HasSubstr("such as [1, 2], got the string '(4, 4)'"));
 }
 
 TEST(ParseErrors, SayWhatOtherTablesAre) {
@@ -255,8 +329,9 @@ TEST(ParseErrors, NameWhatAnOrderByLengthCannotBe) {
   EXPECT_EQ(bucket_error("{}"),
             "p.yaml:5:28: 'shuffle.global.bucket.by' is missing: the field that holds the items' "
             "lengths, a number that the source knows of each");
-  EXPECT_EQ(bucket_error("duration"),
-            "p.yaml:5:28: shuffle.global.bucket: expected a map, got 'duration'");
+  EXPECT_EQ(
+      bucket_error("duration"),
+      "p.yaml:5:28: shuffle.global.bucket: expected a map, got 'duration'; write {by: duration}");
   EXPECT_EQ(bucket_error("{by: d, windows: 9}"),
             "p.yaml:5:36: unknown key 'windows' in 'shuffle.global.bucket'; did you mean "
             "'window'?");

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace spdld {
 namespace {
@@ -82,6 +83,76 @@ TEST(ForeignNames, SayWhatToDoInPlaceOfATransform) {
   EXPECT_NE(instead_of_transform(op_name_of("ColorJitter(0.4)")).find("map="),
             std::string_view::npos);
   EXPECT_EQ(instead_of_transform("resize"), "");
+}
+
+TEST(ForeignNames, KnowTablesByTheirColumns) {
+  const std::pair<std::vector<std::string>, std::string_view> kTables[] = {
+      {{"audio_filepath", "duration", "text"}, "NeMo's manifest"},
+      {{"id", "image", "conversations"}, "a set of conversations (LLaVA, ShareGPT)"},
+      {{"messages"}, "a set of conversations"},
+      {{"file_name", "text"}, "the metadata of a folder of HF's datasets"},
+      {{"id", "start", "duration", "supervisions", "recording"}, "lhotse's list of cuts"},
+      {{"id", "sources", "sampling_rate"}, "lhotse's list of recordings"},
+      {{"/data/LibriSpeech"}, "fairseq's manifest"},
+      {{"label", "youtube_id", "time_start", "split"}, "a list of Kinetics'"},
+      {{"id", "label", "template", "placeholders"}, "a list of Something-Something's"},
+      {{"episode_index", "tasks", "length"}, "LeRobot's"},
+      {{"info", "images", "annotations"}, "COCO's annotations"},
+      {{"__key__", "__url__"}, "a list of WebDataset's samples"},
+      {{"v0.mp4 0"}, "a table without a line of names"},
+      {{"/data/a.MP4", "3"}, "a table without a line of names"},
+      {{"path", "label"}, ""},
+      {{"/data", "3"}, ""},
+      {{".mp4", "audio_filepath "}, ""},
+      {{}, ""},
+  };
+  for (const auto& [columns, name] : kTables) {
+    const ForeignFormat* const table = foreign_table(columns);
+    EXPECT_EQ(table == nullptr ? "" : table->name, name) << columns.size();
+  }
+}
+
+TEST(ForeignNames, SayWhatToDoInPlaceOfAnArgument) {
+  struct Case {
+    std::string_view in;
+    std::string_view name;
+    std::string_view part;  // of what is said
+  };
+  constexpr Case kCases[] = {
+      {"pipeline", "num_workers", "leave it out"},
+      {"pipeline", "split", "select: {split:"},
+      {"batch", "batch_size", "write 'size: N'"},
+      {"batch", "collate_fn", "collate: {FIELD: pad}"},
+      {"batch", "num_workers", "leave it out"},
+      {"shuffle", "1000", "needs no buffer"},
+      {"shuffle", "true", "write 'global'"},
+      {"source", "imagefolder", "label: parent_dir"},
+      {"files", "extensions", "pattern"},
+      {"table", "image_column", "write 'uri: COLUMN'"},
+      {"webdataset", "urls", "shards"},
+      {"clips", "num_frames", "frames: N"},
+      {"windows", "duration", "seconds: S"},
+      {"resize", "height", "[HEIGHT, WIDTH]"},
+      {"random_crop", "fill", "is 0"},
+      {"normalize", "max_pixel_value", "by 255"},
+      {"normalize", "inplace", "leave it out"},
+      {"random_resized_crop", "p", "leave it out"},
+      {"spectrogram", "n_mels", "mel_spectrogram"},
+      {"mel_spectrogram", "hop", "hop_length"},
+      {"mfcc", "sr", "decode_audio"},
+      {"decode_audio", "sr", "sample_rate"},
+      {"decode_video", "num_frames", "clips"},
+      {"interpolation", "3", "'bicubic'"},
+      {"mode", "l", "'gray'"},
+      {"dtype", "half", "float16"},
+      {"format", "pascal_voc", "xyxy"},
+  };
+  for (const Case& each : kCases)
+    EXPECT_NE(instead_of_argument(each.in, each.name).find(each.part), std::string_view::npos)
+        << each.in << " " << each.name;
+  for (const std::string_view name : {"", "size", "N ", "batch_size inplace"})
+    EXPECT_EQ(instead_of_argument("batch", name), "") << name;
+  EXPECT_EQ(instead_of_argument("interpolation", ""), "") << "no number";
 }
 
 }  // namespace

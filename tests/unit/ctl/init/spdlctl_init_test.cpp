@@ -682,6 +682,22 @@ TEST_F(InitTest, KnowsTheFilesOfOtherTools) {
   EXPECT_THAT(refused("mds/index.json"), HasSubstr("lists the shards of MosaicML's streaming"));
 }
 
+TEST_F(InitTest, KnowsTheTablesOfOtherTools) {
+  write("nemo.jsonl", R"({"audio_filepath": "a.wav", "duration": 1.5, "text": "x"})");
+  EXPECT_THAT(refused("nemo.jsonl"),
+              HasSubstr("it has 'audio_filepath', 'duration' and 'text'; it is NeMo's manifest, "
+                        "which names sound in audio_filepath: write 'uri: {audio: "));
+  write("chats.jsonl", R"({"id": 1, "conversations": [{"from": "human"}]})");
+  EXPECT_THAT(refused("chats.jsonl"), HasSubstr("a set of conversations (LLaVA, ShareGPT)"));
+  write("train.tsv", "/data/LibriSpeech\na.flac\t160000\n");
+  EXPECT_THAT(refused("train.tsv"), HasSubstr("has 1 columns in its first line and 2 in row 1; it "
+                                              "is fairseq's manifest, which begins"));
+  write("kinetics.csv", "v0.mp4 0\nv1.mp4 1\n");
+  EXPECT_THAT(refused("kinetics.csv"), HasSubstr("it is a table without a line of names"));
+  write("kaldi/wav.scp");
+  EXPECT_THAT(refused("kaldi"), HasSubstr("it is a list of Kaldi's"));
+}
+
 TEST_F(InitTest, SaysWhatIsWrongWithAPath) {
   EXPECT_THAT(refused("nowhere"), HasSubstr("nowhere is not there"));
   std::filesystem::create_directory(path("empty"));

@@ -9,6 +9,8 @@
 namespace spdld::source {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -49,7 +51,10 @@ INSTANTIATE_TEST_SUITE_P(
         WrongTable{"pth,n\na,1\n",
                    "/t.csv:1:1: the first line names no column 'path'; did you mean 'pth'?"},
         WrongTable{"a.jpg,3\nb.jpg,4\n",
-                   "/t.csv:1:1: the first line names no column 'path'; there are: 'a.jpg', '3'"},
+                   "/t.csv:1:1: the first line names no column 'path'; there are: 'a.jpg', '3'; "
+                   "the table is a table without a line of names, which has a row where the names "
+                   "of its columns must stand: put a line such as 'path,label' before it, with a "
+                   "comma between cells, here and in the rows, or in a .tsv a tab"},
         WrongTable{"path,n\na,1\nb\n",
                    "/t.csv:3:1: the row has 1 cells, and the first line names 2 columns"},
         WrongTable{"path,n\na,1,x\n",
@@ -267,6 +272,23 @@ TEST(TableErrors, KnowOtherFormatsByTheirContent) {
               HasSubstr("the first line names no column 'path'"));
 }
 
+TEST(TableErrors, KnowTheTablesOfOtherLibraries) {
+  EXPECT_THAT(table_error(table_spec("/t.jsonl"), "{\"audio_filepath\": \"a\", \"text\": \"x\"}"),
+              AllOf(HasSubstr("the object has no column 'path'; there are: 'audio_filepath', "
+                              "'text'; the table is NeMo's manifest, which names sound in "
+                              "audio_filepath: write 'uri: {audio: audio_filepath}'"),
+                    HasSubstr("; name the field under 'optional'")));
+  EXPECT_THAT(table_error(table_spec("/t.tsv"), "/data/LibriSpeech\na.flac\t160000\n"),
+              HasSubstr("the table is fairseq's manifest, which begins with a folder: write that "
+                        "folder as 'root'"));
+  EXPECT_THAT(table_error(table_spec("/t.csv"), "pth,youtube_id\na,x\n"),
+              EndsWith("did you mean 'pth'?"))
+      << "a column of nearly the name is told of first";
+  EXPECT_THAT(table_error(table_spec("/wav.scp"), "a a.wav\n"),
+              HasSubstr("/wav.scp is no table that is read, but a list of Kaldi's, which has no "
+                        "line that names its columns"));
+}
+
 TEST(TableErrors, SayWhatToDoWithSeveralFilesOfARow) {
   for (const char* const list : {"[]", "[1, 2]"})
     EXPECT_THAT(
@@ -280,7 +302,8 @@ TEST(TableErrors, RefuseFilesOfUnknownFormat) {
   EXPECT_THAT(table_error(table_spec("/t.csv.gz"), ""),
               HasSubstr("but gzip, which is not read in place: unpack it"));
   EXPECT_THAT(table_error(table_spec("/t.dat"), ""), HasSubstr("also compressed ones"));
-  EXPECT_THAT(table_error(table_spec("/t.json"), ""), HasSubstr("jq -c '.[]' FILE > FILE.jsonl"));
+  EXPECT_THAT(table_error(table_spec("/t.json"), ""),
+              AllOf(HasSubstr("jq -c '.[]' FILE > FILE.jsonl"), HasSubstr("'source: {coco: ")));
   EXPECT_EQ(*table_format(table_spec("/T.CSV")), TableSpec::Format::kCsv);
   EXPECT_EQ(*table_format(table_spec("/t.ndjson")), TableSpec::Format::kJsonLines);
 }
