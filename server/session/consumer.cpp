@@ -170,7 +170,7 @@ void Consumer::pump() {
     send(*taken);
     ++to_send_.step;
     if (batches_ < ask_at_) continue;
-    ask_at_ = std::numeric_limits<std::uint64_t>::max();
+    ask_at_ = kNoAsk;
     ask_for_grant_();
   }
 }
@@ -438,6 +438,7 @@ Consumer::View Consumer::view() const {
             .bad_releases = bad_releases_,
             .moves = moves_seen_,
             .turn = turn_,
+            .asks = ask_at_ == kNoAsk && granted_ != kNoAsk,
             .waiting = waiting_};
   view.acked_position = timeline_.position_of(view.acked);
   if (!jumps_.empty()) {

@@ -168,6 +168,7 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
     std::uint64_t bad_releases = 0;
     std::uint32_t moves = 0;  // of the job, that its process is known to have gone along with
     std::uint64_t turn = 0;   // so many times it went elsewhere since it attached
+    bool asks = false;        // for more batches than grant() has allowed
     delivery::WaitedNotice waiting;  // as it said last; zeros of a client that says nothing
   };
   View view() const SPDLD_EXCLUDES(mutex_);
@@ -335,7 +336,8 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   bool told_last_ SPDLD_GUARDED_BY(mutex_) = false;  // that the job has no further epoch
   std::uint64_t batches_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t granted_ SPDLD_GUARDED_BY(mutex_);  // of these
-  std::uint64_t ask_at_ SPDLD_GUARDED_BY(mutex_) = std::numeric_limits<std::uint64_t>::max();
+  static constexpr std::uint64_t kNoAsk = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t ask_at_ SPDLD_GUARDED_BY(mutex_) = kNoAsk;  // it has asked, or need not
   std::uint64_t rows_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t bad_releases_ SPDLD_GUARDED_BY(mutex_) = 0;
   delivery::WaitedNotice waiting_ SPDLD_GUARDED_BY(mutex_);

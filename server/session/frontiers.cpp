@@ -83,7 +83,7 @@ bool Frontiers::outrun(const stream::Timeline& timeline, const std::set<job::Mem
   for (const auto& [member, entry] : entries_) {
     if (!reading.contains(member)) continue;
     unknown = unknown || !entry.kept;
-    outrun = outrun || (entry.kept && *entry.kept < timeline.further(entry.at, lead_ / 2));
+    outrun = outrun || (entry.kept && *entry.kept <= timeline.further(entry.at, lead_ / 2));
   }
   // What was meant for seconds is used up within one.
   if (outrun && !paces) lead_ = std::min(2 * lead_, kMostLead);

@@ -145,6 +145,7 @@ std::map<std::uint64_t, std::uint64_t> Job::note_frontiers() {
     const Consumer::View view = session->consumer->view();
     state.frontiers.reach(member, view.next, view.turn, view.batches);
     sent[session->id] = view.batches;
+    record_is_old = record_is_old || view.asks;
   }
   return sent;
 }
