@@ -32,6 +32,7 @@ Sessions::Sessions(SessionsDeps deps)
       trials_(deps.executor, deps.clock),
       started_(deps.clock.now()),
       streams_(deps.executor, deps.arenas, deps.arena_kind, deps.clock),
+      closed_unused_at_(started_),
       slow_("spdld-attach", kAttachThreads),
       applying_("spdld-apply", 1),
       queries_("spdld-query", 2),

@@ -563,7 +563,7 @@ class Sessions final : public delivery::DataService {
   std::set<job::JobKey> unwritable_ SPDLD_GUARDED_BY(records_);  // that have been warned of
   Status keep_failed_ SPDLD_GUARDED_BY(mutex_);                  // the last time; logged once
   std::chrono::nanoseconds forgot_at_ SPDLD_GUARDED_BY(mutex_){0};
-  std::chrono::nanoseconds closed_unused_at_ SPDLD_GUARDED_BY(mutex_){0};
+  std::chrono::nanoseconds closed_unused_at_ SPDLD_GUARDED_BY(mutex_);
   // Where releases go, by connection. A lock of its own, taken last: what is done to a job under
   // mutex_ holds up no consumer.
   mutable Mutex routes_mutex_;
