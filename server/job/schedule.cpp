@@ -420,16 +420,17 @@ std::optional<Schedule::Entry> Schedule::entry(std::uint32_t shard) const {
 bool Schedule::set_entry(Turn turn, const OwnSeeks& own) {
   if (turn < record_.oldest || (!own.empty() && own.front().turn > turn)) return false;
   const State state = behind(turn, own);
-  bool any = false;
+  OwnSeek place{
+      .turn = turn, .to = state.at(), .position = state.position, .version = state.version};
+  std::vector<Edit::Resize*> resizes;
   for (Edit& edit : record_.edits) {
     auto* const resize = std::get_if<Edit::Resize>(&edit.change);
     if (edit.turn != turn || resize == nullptr) continue;
-    any = true;
-    if (!resize->entry)
-      resize->entry = OwnSeek{
-          .turn = turn, .to = state.at(), .position = state.position, .version = state.version};
+    resizes.push_back(resize);
+    if (resize->entry) place = *resize->entry;  // one place for all that enter at this turn
   }
-  return any;
+  for (Edit::Resize* const resize : resizes) resize->entry = place;
+  return !resizes.empty();
 }
 
 void Schedule::forget_entries(Turn frontier) {

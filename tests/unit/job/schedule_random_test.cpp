@@ -397,14 +397,21 @@ class Simulation {
   }
   // A rank has come to the turn at which other shards enter.
   void look_for_entry(const Rank& rank) {
-    for (const Edit& edit : schedule_->edits()) {
+    const std::vector<Edit> edits = schedule_->edits();
+    const auto known = [&](Turn turn) {
+      return std::any_of(edits.begin(), edits.end(), [&](const Edit& edit) {
+        const auto* const resize = std::get_if<Edit::Resize>(&edit.change);
+        return edit.turn == turn && resize != nullptr && resize->entry;
+      });
+    };
+    for (const Edit& edit : edits) {
       const auto* const resize = std::get_if<Edit::Resize>(&edit.change);
       if (resize == nullptr || resize->entry || edit.turn > rank.process.handed) continue;
       if (edit.turn > 0 ? rank.shard >= schedule_->shards(edit.turn - 1) : rank.shard > 0) continue;
       OwnSeeks own = rank.own;
       if (mistake_ == Mistake::kEntryBelow)
         std::erase_if(own, [&](const OwnSeek& seek) { return seek.turn >= edit.turn; });
-      if (!schedule_->set_entry(edit.turn, own)) continue;
+      if (!schedule_->set_entry(edit.turn, own) || known(edit.turn)) continue;
       slow::Changes theirs = rank.process.own;
       std::erase_if(theirs, [&](const slow::Change& known) { return known.turn > edit.turn; });
       std::set<Turn> said = rank.process.said;
