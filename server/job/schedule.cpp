@@ -115,7 +115,9 @@ State Schedule::applied(const State& state, const Edit& edit) const {
             next.step = std::min(seek.to.step, whole.end_step());
             next.position = whole.position_of(next.step);
           },
-          [&](const Edit::Skip& skip) { next = skipped(state, skip.steps, record_.versions); },
+          [&](const Edit::Skip& skip) {
+            if (state.epoch == skip.epoch) next = skipped(state, skip.steps, record_.versions);
+          },
           [&](const Edit::Resize& resize) { next.shards = resize.shards; },
           [&](const Edit::Swap& swap) {
             next.next_version = swap.version;
@@ -440,11 +442,7 @@ void Schedule::forget_entries(Turn frontier) {
   }
 }
 
-void Schedule::say(OwnSeeks& own, const OwnSeek& seek) const {
-  if (seek.position == 0 && seek.skip == 0) {
-    const State now = locate(seek.turn, own);
-    if (now.position == 0 && now.at() == seek.to) return;
-  }
+void say(OwnSeeks& own, const OwnSeek& seek) {
   std::erase_if(own, [&](const OwnSeek& known) { return known.turn >= seek.turn; });
   own.push_back(seek);
 }

@@ -37,7 +37,10 @@ struct Edit {
     StepAt to;  // as a whole epoch of the shards and the version at that turn has it
     friend bool operator==(const Seek&, const Seek&) = default;
   };
+  // Only where that turn is in `epoch`: a skip to the epoch's end does not go on in the next one
+  // where a loop says set_epoch there.
   struct Skip {
+    std::uint64_t epoch = 0;
     std::uint64_t steps = 0;  // at most to the next epoch's start
     friend bool operator==(const Skip&, const Skip&) = default;
   };
@@ -202,10 +205,6 @@ class Schedule {
   // All members have gone back to `frontier` or before it: where shards enter later is not known
   // any more.
   void forget_entries(Turn frontier);
-  // Adds what the loop of a member says: its own seeks from that turn on are dropped. A seek to the
-  // epoch's start at which the member is anyway says nothing: its loop begins the epoch that a skip
-  // or a swap of that very turn has led to, and these are not to apply again there.
-  void say(OwnSeeks& own, const OwnSeek& seek) const;
 
  private:
   explicit Schedule(ScheduleRecord record) : record_(std::move(record)) {}
@@ -226,5 +225,8 @@ class Schedule {
 
   ScheduleRecord record_;
 };
+
+// Adds what a member's loop says: its own seeks from that turn on are dropped.
+void say(OwnSeeks& own, const OwnSeek& seek);
 
 }  // namespace spdld::job

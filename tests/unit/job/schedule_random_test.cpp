@@ -153,7 +153,7 @@ class Simulation {
              .edits = {},
              .plan = {}};
     record_.clear();
-    entry_said_.clear();
+    entering_.clear();
     reached_ = reserved_ = 0;
     std::vector<Saved> saved;
     for (const Rank& rank : ranks_) saved.insert(saved.end(), rank.saved.begin(), rank.saved.end());
@@ -234,7 +234,7 @@ class Simulation {
     const Turn turn = change.turn;
     Edit edit{.turn = turn, .change = Edit::Swap{change.version}};
     if (change.kind == slow::Kind::kSeek) edit.change = Edit::Seek{{change.epoch, change.step}};
-    if (change.kind == slow::Kind::kSkip) edit.change = Edit::Skip{change.count};
+    if (change.kind == slow::Kind::kSkip) edit.change = Edit::Skip{change.epoch, change.count};
     if (change.kind == slow::Kind::kResize)
       edit.change = Edit::Resize{static_cast<std::uint32_t>(change.count)};
     for (const Rank& rank : ranks_) {
@@ -309,6 +309,10 @@ class Simulation {
         places.emplace(state.at(), state.position);
       }
       if (places.size() > 1) return;  // refused: ranks are in different places
+      if (change.kind == slow::Kind::kSkip) {
+        if (places.empty()) return;
+        change.epoch = places.begin()->first.epoch;
+      }
       add(change);
       return;
     }
@@ -376,13 +380,9 @@ class Simulation {
     const auto entry = schedule_->entry(rank.shard);
     if (!entry || !entry->place) return false;
     const Turn turn = entry->turn;
-    const auto [own, said] = entry_said_.at(turn);
     rank.enters = false;
     rank.attached = true;
-    rank.process = {};
-    rank.process.handed = turn;
-    rank.process.own = own;
-    rank.process.said = said;
+    rank.process = entering_.at(turn);
     rank.process.branch = schedule_->branch();
     rank.own = {*entry->place};
     if (mistake_ == Mistake::kEntryAtCommand) {
@@ -412,11 +412,13 @@ class Simulation {
       if (mistake_ == Mistake::kEntryBelow)
         std::erase_if(own, [&](const OwnSeek& seek) { return seek.turn >= edit.turn; });
       if (!schedule_->set_entry(edit.turn, own) || known(edit.turn)) continue;
-      slow::Changes theirs = rank.process.own;
-      std::erase_if(theirs, [&](const slow::Change& known) { return known.turn > edit.turn; });
-      std::set<Turn> said = rank.process.said;
-      said.erase(said.upper_bound(edit.turn), said.end());
-      entry_said_[edit.turn] = {std::move(theirs), std::move(said)};
+      // Its process is in the same loops.
+      Process process = rank.process;
+      std::erase_if(process.own, [&](const slow::Change& known) { return known.turn > edit.turn; });
+      process.said.erase(process.said.upper_bound(edit.turn), process.said.end());
+      if (process.handed != edit.turn) process.epoch.reset();
+      process.handed = edit.turn;
+      entering_[edit.turn] = std::move(process);
     }
   }
   // The daemon's word of where the process is: a cursor.
@@ -557,19 +559,15 @@ class Simulation {
     const auto seek = schedule_->own_seek(turn, order, to, position, skip);
     if (!seek) return fail("refused: " + seek.error().message());
     slow::Changes& own = rank.process.own;
-    const slow::Step now = slow_.locate(turn, own);
-    if (position > 0 || skip > 0 || now.position > 0 || now.epoch != to.epoch ||
-        now.step != to.step) {
-      std::erase_if(own, [&](const slow::Change& known) { return known.turn >= turn; });
-      own.push_back({.turn = turn,
-                     .kind = slow::Kind::kPlace,
-                     .epoch = to.epoch,
-                     .step = to.step,
-                     .position = position,
-                     .order = order.empty() ? 0 : order_of(order)});
-      if (skip > 0) own.push_back({.turn = turn, .kind = slow::Kind::kSkip, .count = skip});
-    }
-    schedule_->say(rank.own, *seek);
+    std::erase_if(own, [&](const slow::Change& known) { return known.turn >= turn; });
+    own.push_back({.turn = turn,
+                   .kind = slow::Kind::kPlace,
+                   .epoch = to.epoch,
+                   .step = to.step,
+                   .position = position,
+                   .order = order.empty() ? 0 : order_of(order)});
+    if (skip > 0) own.push_back({.turn = turn, .kind = slow::Kind::kOwnSkip, .count = skip});
+    job::say(rank.own, *seek);
     ++counts_.seeks;
     rank.next = turn;
     tell_cursor(rank);
@@ -674,8 +672,8 @@ class Simulation {
   Turn reserved_ = 0;
   bool restarted_ = false;
   std::vector<Rank> ranks_;
-  // What a rank had said that came to the turn at which others enter.
-  std::map<Turn, std::pair<slow::Changes, std::set<Turn>>> entry_said_;
+  // The process of the first rank that came to a turn at which others enter.
+  std::map<Turn, Process> entering_;
   std::map<std::pair<Turn, std::uint32_t>, State> record_;  // of the branch as it is
   std::string problem_;
 };

@@ -74,8 +74,8 @@ TEST(Schedule, AppliesEachEditFromItsTurnOn) {
        {4, 0, 0},
        {4, 1, 10},
        {6, 6, 60}},
-      {"skip", Edit::Skip{3}, {0, 7, 70}, {0, 8, 80}, {3, 3, 30}},
-      {"skip to the epoch's end at most", Edit::Skip{99}, {1, 0, 0}, {1, 1, 10}, {3, 6, 60}},
+      {"skip", Edit::Skip{0, 3}, {0, 7, 70}, {0, 8, 80}, {3, 3, 30}},
+      {"skip to the epoch's end at most", Edit::Skip{0, 99}, {1, 0, 0}, {1, 1, 10}, {3, 6, 60}},
       {"fewer shards", Edit::Resize{1}, {0, 4, 40, 1}, {0, 5, 45, 1}, {1, 14, 70, 1}},
       {"more shards", Edit::Resize{4}, {0, 4, 40, 4}, {0, 5, 60, 4}, {5, 3, 60, 4}},
       {"a version of the same order",
@@ -125,7 +125,7 @@ TEST(Schedule, RunsAnotherOrderFromPosition0On) {
 
 TEST(Schedule, AppliesAnOwnSeekBeforeTheJobsEditOfItsTurn) {
   Schedule schedule = two_shards();
-  add(schedule, 4, Edit::Skip{2});
+  add(schedule, 4, Edit::Skip{6, 2});
   const OwnSeeks own{seek(schedule, 4, {6, 0})};
   EXPECT_EQ(schedule.behind(4, own), state({6, 0, 0}));
   EXPECT_EQ(schedule.locate(4, own), state({6, 2, 20}));
@@ -133,20 +133,25 @@ TEST(Schedule, AppliesAnOwnSeekBeforeTheJobsEditOfItsTurn) {
   EXPECT_EQ(schedule.locate(4, {seek(schedule, 4, {6, 5}, 50, 3)}), state({7, 0, 0}));
 }
 
-TEST(Schedule, SaysNothingWhereALoopBeginsTheEpochThatASkipHasLedTo) {
+TEST(Schedule, SkipsInItsEpochAlone) {
   Schedule schedule = two_shards();
-  add(schedule, 8, Edit::Skip{3});
+  add(schedule, 8, Edit::Skip{0, 3});
   ASSERT_EQ(schedule.locate(8, {}), state({1, 0, 0}));
   OwnSeeks own;
-  schedule.say(own, seek(schedule, 8, {1, 0}));
-  EXPECT_EQ(schedule.locate(8, own), state({1, 0, 0})) << "nothing of the next epoch is skipped";
-  schedule.say(own, seek(schedule, 8, {2, 0}));
-  EXPECT_EQ(schedule.locate(8, own), state({2, 3, 30}));
+  say(own, seek(schedule, 8, {1, 0}));
+  EXPECT_EQ(schedule.locate(8, own), state({1, 0, 0})) << "the loop begins the next epoch there";
+}
+
+TEST(Schedule, DropsOwnSeeksFromTheTurnOnAtWhichALoopSeeks) {
+  const Schedule schedule = two_shards();
+  OwnSeeks own;
+  for (const Turn turn : {3u, 9u, 9u, 7u}) say(own, seek(schedule, turn, {turn, 0}));
+  EXPECT_EQ(own, (OwnSeeks{seek(schedule, 3, {3, 0}), seek(schedule, 7, {7, 0})}));
 }
 
 TEST(Schedule, KnowsACursorOfItsRunByItsTurn) {
   Schedule schedule = two_shards();
-  add(schedule, 4, Edit::Skip{2});
+  add(schedule, 4, Edit::Skip{0, 2});
   const Cursor cursor{.order = "A", .at = {0, 4}, .position = 40, .run = 7, .branch = 0, .turn = 4};
   EXPECT_TRUE(schedule.counts(cursor, 10));
   const auto own = schedule.own_seeks(cursor);
@@ -245,12 +250,12 @@ TEST(Schedule, ReplacesLaterEditsOfTheSameKindAlone) {
   Schedule schedule = two_shards();
   schedule.add_version(kSmaller);
   schedule.add_version(kSmaller);
-  add(schedule, 10, Edit::Skip{1});
+  add(schedule, 10, Edit::Skip{0, 1});
   add(schedule, 11, Edit::Resize{3});
   add(schedule, 12, Edit::Swap{1});
   // All ranks have gone back to turn 5.
   EXPECT_EQ(add(schedule, 5, Edit::Seek{{2, 0}}, 13).edits,
-            (std::vector<Edit>{{10, Edit::Skip{1}}}));
+            (std::vector<Edit>{{10, Edit::Skip{0, 1}}}));
   EXPECT_EQ(add(schedule, 6, Edit::Swap{2}).edits, (std::vector<Edit>{{12, Edit::Swap{1}}}));
   EXPECT_EQ(
       schedule.edits(),
@@ -267,23 +272,23 @@ TEST(Schedule, TellsStatesOfABranchThatWasLeft) {
     return schedule.counts(
         {.order = {}, .at = {}, .position = 0, .run = 7, .branch = branch, .turn = turn}, 1000);
   };
-  add(schedule, 50, Edit::Skip{1}, 90);
+  add(schedule, 50, Edit::Skip{0, 1}, 90);
   EXPECT_EQ(schedule.branch(), 1u);
   EXPECT_TRUE(counts(0, 50)) << "both branches have that turn";
   EXPECT_FALSE(counts(0, 51));
   EXPECT_TRUE(counts(1, 51));
   EXPECT_FALSE(counts(2, 51)) << "there is none of that number";
 
-  add(schedule, 60, Edit::Skip{1}, 70);
+  add(schedule, 60, Edit::Skip{0, 1}, 70);
   EXPECT_FALSE(counts(0, 55));
   EXPECT_TRUE(counts(1, 60));
   EXPECT_FALSE(counts(1, 61));
-  add(schedule, 40, Edit::Skip{1}, 80);
+  add(schedule, 40, Edit::Skip{0, 1}, 80);
   EXPECT_EQ(schedule.branch(), 3u);
   EXPECT_EQ(schedule.record().partings.size(), 1u) << "the others are beyond it";
   EXPECT_TRUE(counts(1, 40));
   EXPECT_FALSE(counts(2, 41));
-  add(schedule, 40, Edit::Skip{1}, 40);
+  add(schedule, 40, Edit::Skip{0, 1}, 40);
   EXPECT_EQ(schedule.branch(), 3u) << "nobody was sent more";
 }
 
@@ -351,7 +356,7 @@ TEST(Schedule, PlansOneSwapAtMost) {
   const PlannedSwap second{.from = 5, .place = std::nullopt, .version = 2};
   EXPECT_EQ(*schedule.plan(first), std::nullopt);
   EXPECT_EQ(*schedule.plan(second), first);
-  EXPECT_EQ(add(schedule, 6, Edit::Skip{1}).planned, std::nullopt);
+  EXPECT_EQ(add(schedule, 6, Edit::Skip{0, 1}).planned, std::nullopt);
   EXPECT_EQ(add(schedule, 7, Edit::Swap{1}).planned, second);
   EXPECT_EQ(schedule.planned_turn(0, {}), kNoTurn);
 }
@@ -371,7 +376,7 @@ TEST(Schedule, TellsWhereASpanEnds) {
 
 TEST(Schedule, KeepsItsPlacesWhenOwnSeeksAreAnchored) {
   Schedule schedule = two_shards();
-  add(schedule, 5, Edit::Skip{2});
+  add(schedule, 5, Edit::Skip{0, 2});
   const OwnSeeks own{seek(schedule, 3, {5, 0}), seek(schedule, 9, {8, 4}, 40)};
   for (const Turn turn : {3u, 5u, 7u, 9u, 20u}) {
     const OwnSeeks anchored = schedule.anchored(own, turn);
@@ -388,24 +393,24 @@ TEST(Schedule, FoldsTheOldestOf65Edits) {
   schedule.add_version(kOther);
   add(schedule, 2, Edit::Swap{1});
   add(schedule, 2, Edit::Swap{0});
-  for (Turn turn = 3; turn < 65; ++turn) add(schedule, turn, Edit::Skip{1});
+  for (Turn turn = 3; turn < 65; ++turn) add(schedule, turn, Edit::Skip{0, 1});
   ASSERT_EQ(schedule.edits().size(), Schedule::kMostEdits);
   const Schedule full = schedule;
-  const auto refused = schedule.add({.turn = 70, .change = Edit::Skip{1}}, 70, 2);
+  const auto refused = schedule.add({.turn = 70, .change = Edit::Skip{0, 1}}, 70, 2);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message(),
             "64 changes of the job are known, and not all of its ranks have come through the "
             "oldest of them; try again once they have");
   EXPECT_EQ(schedule.record(), full.record());
 
-  add(schedule, 70, Edit::Skip{1});
+  add(schedule, 70, Edit::Skip{0, 1});
   EXPECT_EQ(schedule.edits().size(), Schedule::kMostEdits);
   for (Turn turn = 3; turn < 70; ++turn)
     EXPECT_EQ(schedule.locate(turn, {}), full.locate(turn, {})) << turn;
   const Cursor cursor{.order = {}, .at = {}, .position = 0, .run = 7, .branch = 0, .turn = 2};
   EXPECT_TRUE(full.counts(cursor, 80));
   EXPECT_FALSE(schedule.counts(cursor, 80)) << "edits of that turn are not known any more";
-  add(schedule, 71, Edit::Skip{1});
+  add(schedule, 71, Edit::Skip{0, 1});
   EXPECT_TRUE(schedule.own_seek(71, "B", {0, 1}, 10)) << "an order that ran before is known";
 }
 
@@ -441,7 +446,7 @@ TEST(Schedule, RefusesADamagedRecord) {
   add(schedule, 7, Edit::Resize{3}, 9);
   schedule.set_entry(7, {});
   ASSERT_TRUE(schedule.plan({.from = 8, .place = StepAt{4, 0}, .version = 0}));
-  add(schedule, 9, Edit::Skip{3}, 11);
+  add(schedule, 9, Edit::Skip{0, 3}, 11);
   const std::vector<std::pair<const char*, void (*)(ScheduleRecord&)>> damages{
       {"no versions", [](ScheduleRecord& record) { record.versions.clear(); }},
       {"a version of no items", [](ScheduleRecord& record) { record.versions[1].items = 0; }},

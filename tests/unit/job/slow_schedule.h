@@ -27,16 +27,16 @@ struct Step {
   std::uint32_t waiting = 0;  // `version`: none waits
 };
 
-enum class Kind { kSeek, kPlace, kSkip, kResize, kSwap };
+enum class Kind { kSeek, kPlace, kOwnSkip, kSkip, kResize, kSwap };
 
 struct Change {
   std::uint64_t turn = 0;
   Kind kind = Kind::kSeek;
-  std::uint64_t epoch = 0;     // of kSeek, kPlace
-  std::uint64_t step = 0;      // the same
+  std::uint64_t epoch = 0;     // of kSeek, kPlace; of kSkip the one that it is in
+  std::uint64_t step = 0;      // of kSeek, kPlace
   std::uint64_t position = 0;  // of kPlace
   int order = 0;               // of kPlace; of no matter at position 0
-  std::uint64_t count = 0;     // of kSkip; of kResize the shards
+  std::uint64_t count = 0;     // steps; of kResize the shards
   std::uint32_t version = 0;   // of kSwap
 };
 using Changes = std::vector<Change>;
@@ -98,6 +98,9 @@ struct Log {
             {change.epoch, change.step, change.position, at.shards, runs, swapped.back()});
       }
       case Kind::kSkip:
+        if (at.epoch != change.epoch) return at;
+        [[fallthrough]];
+      case Kind::kOwnSkip:
         for (std::uint64_t i = 0; i < change.count; ++i) {
           const std::uint64_t epoch = at.epoch;
           at = next(at);
