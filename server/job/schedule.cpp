@@ -105,26 +105,28 @@ std::uint32_t Schedule::branch() const {
 
 State Schedule::applied(const State& state, const Edit& edit) const {
   State next = state;
-  std::visit(
-      Overloaded{
-          [&](const Edit::Seek& seek) {
-            const source::Sharding whole(
-                record_.versions.at(state.version).items, record_.versions.at(state.version).tail,
-                {.num_shards = state.shards, .batch = record_.versions.at(state.version).batch});
-            next.epoch = seek.to.epoch;
-            next.step = std::min(seek.to.step, whole.end_step());
-            next.position = whole.position_of(next.step);
-          },
-          [&](const Edit::Skip& skip) {
-            if (state.epoch == skip.epoch) next = skipped(state, skip.steps, record_.versions);
-          },
-          [&](const Edit::Resize& resize) { next.shards = resize.shards; },
-          [&](const Edit::Swap& swap) {
-            next.next_version = swap.version;
-            if (record_.versions.at(swap.version).order == record_.versions.at(state.version).order)
-              next.version = swap.version;
-          }},
-      edit.change);
+  std::visit(Overloaded{[&](const Edit::Seek& seek) {
+                          const VersionFacts& last = record_.versions.at(state.next_version);
+                          const source::Sharding whole(
+                              last.items, last.tail,
+                              {.num_shards = state.shards, .batch = last.batch});
+                          next.version = state.next_version;
+                          next.epoch = seek.to.epoch;
+                          next.step = std::min(seek.to.step, whole.end_step());
+                          next.position = whole.position_of(next.step);
+                        },
+                        [&](const Edit::Skip& skip) {
+                          if (state.epoch == skip.epoch)
+                            next = skipped(state, skip.steps, record_.versions);
+                        },
+                        [&](const Edit::Resize& resize) { next.shards = resize.shards; },
+                        [&](const Edit::Swap& swap) {
+                          next.next_version = swap.version;
+                          if (record_.versions.at(swap.version).order ==
+                              record_.versions.at(state.version).order)
+                            next.version = swap.version;
+                        }},
+             edit.change);
   return settled(next, record_.versions);
 }
 

@@ -34,7 +34,9 @@ using OwnSeeks = std::vector<OwnSeek>;
 // a member's own seek of that turn.
 struct Edit {
   struct Seek {
-    StepAt to;  // as a whole epoch of the shards and the version at that turn has it
+    // As a whole epoch of that turn's shards and of the log's last version has it, which runs
+    // there: what was before is of no matter.
+    StepAt to;
     friend bool operator==(const Seek&, const Seek&) = default;
   };
   // Only where that turn is in `epoch`: a skip to the epoch's end does not go on in the next one

@@ -106,7 +106,9 @@ class Simulation {
     Turn turn = 0;
     for (std::uint64_t i = number(0, 3); lockstep_ && i > 0; --i) {
       turn += number(3, 15);
-      program_[turn] = {.kind = static_cast<Said::Kind>(number(0, 2)), .number = number(0, 3)};
+      // A skip in a loop counts from where the loop is, so epochs may not begin at that turn.
+      program_[turn] = {.kind = static_cast<Said::Kind>(number(0, epoch_loops_ ? 1 : 2)),
+                        .number = number(0, 3)};
     }
   }
 
@@ -531,8 +533,8 @@ class Simulation {
       const std::uint64_t next = *process.epoch + 1;
       const State now = schedule_->locate(turn, rank.own);
       const State behind = schedule_->behind(turn, rank.own);
-      process.epoch.reset();
       if (behind.epoch == next || (now.epoch == next && now.position == 0)) {
+        process.epoch.reset();
         say(rank, {next, 0}, 0, {}, 0);
         return true;
       }

@@ -123,6 +123,14 @@ TEST(Schedule, RunsAnotherOrderFromPosition0On) {
   EXPECT_EQ(schedule.locate(13, {seek(schedule, 13, {4, 2}, 20)}), state({4, 2, 20, 2, 0, 0}));
 }
 
+TEST(Schedule, RunsTheLastVersionAfterASeekOfTheJob) {
+  Schedule schedule = two_shards();
+  schedule.add_version(kOther);
+  add(schedule, 4, Edit::Swap{1});
+  add(schedule, 4, Edit::Seek{{3, 2}});
+  EXPECT_EQ(schedule.locate(4, {}), state({3, 2, 20, 2, 1, 1}));
+}
+
 TEST(Schedule, AppliesAnOwnSeekBeforeTheJobsEditOfItsTurn) {
   Schedule schedule = two_shards();
   add(schedule, 4, Edit::Skip{6, 2});

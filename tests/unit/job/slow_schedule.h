@@ -80,7 +80,7 @@ struct Log {
   Step apply(Step at, const Change& change, const std::vector<std::uint32_t>& swapped) const {
     switch (change.kind) {
       case Kind::kSeek: {
-        Step to{change.epoch, 0, 0, at.shards, at.version, at.waiting};
+        Step to{change.epoch, 0, 0, at.shards, at.waiting, at.waiting};
         while (to.step < change.step && has_step(to)) {
           const Version& version = versions[to.version];
           ++to.step;
