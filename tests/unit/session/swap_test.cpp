@@ -61,6 +61,7 @@ class SwapTest : public SessionLayer {
   }
   // Beside the store, on its file.
   void run_sql(const char* statement) {
+    const MutexLock nobody_writes(sessions_->records());
     sqlite3* db = nullptr;
     ASSERT_EQ(sqlite3_open(files_.path("state/spdld.sqlite").c_str(), &db), SQLITE_OK);
     EXPECT_EQ(sqlite3_exec(db, statement, nullptr, nullptr, nullptr), SQLITE_OK);
