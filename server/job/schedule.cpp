@@ -390,10 +390,8 @@ Result<OwnSeek> Schedule::own_seek(Turn turn, const std::string& order, StepAt t
   return OwnSeek{.turn = turn, .to = to, .position = position, .version = *version, .skip = skip};
 }
 
-Result<OwnSeeks> Schedule::own_seeks(const Cursor& cursor) const {
-  SPDLD_ASSIGN(const OwnSeek seek, own_seek(cursor.turn, cursor.order, cursor.at, cursor.position));
-  if (behind(cursor.turn, {}) == behind(cursor.turn, {seek})) return OwnSeeks{};
-  return OwnSeeks{seek};
+Result<OwnSeek> Schedule::own_seek(const Cursor& cursor) const {
+  return own_seek(cursor.turn, cursor.order, cursor.at, cursor.position);
 }
 
 OwnSeeks Schedule::anchored(const OwnSeeks& own, Turn turn) const {

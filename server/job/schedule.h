@@ -186,10 +186,10 @@ class Schedule {
   // the order is of no matter: the version that waits runs there.
   Result<OwnSeek> own_seek(Turn turn, const std::string& order, StepAt to, std::uint64_t position,
                            std::uint64_t skip = 0) const;
-  // What a member has that attaches with a cursor that counts(): nothing where the log leads to the
-  // same place, else one own seek.
-  Result<OwnSeeks> own_seeks(const Cursor& cursor) const;
-  // The same from `turn` on, with all that lies before in one own seek there.
+  // That of a member that attaches with a cursor that counts(). Also where the log leads to the
+  // same place: that says nothing of where the member was before.
+  Result<OwnSeek> own_seek(const Cursor& cursor) const;
+  // The same places from `turn` on, with all that lies before in one own seek there.
   OwnSeeks anchored(const OwnSeeks& own, Turn turn) const;
 
   // How a shard came into the job last.
