@@ -239,6 +239,34 @@ def test_rows_that_their_data_make_too_large_are_errors_of_their_items(
     assert status_bytes(daemon.pid, "VmHWM") - before < 64 * MIB
 
 
+def test_resampling_takes_little_more_than_the_sound_before_and_after(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+    make_dataset: Callable[..., Any],
+) -> None:
+    sounds = make_dataset(name="sounds", count=1)
+    samples = 8 * MIB
+    sounds.files[0].with_suffix(".wav").write_bytes(wav(samples))
+    pipeline = write_pipeline(
+        sounds,
+        source={"files": {"root": str(sounds.root), "pattern": "**/*.wav", "field": "audio"}},
+        stages=[
+            "fetch",
+            "decode_audio",
+            {"resample": {"sample_rate": 96000}},
+            {"pad_or_trim": {"samples": 1000}},
+        ],
+        batch={"size": 1},
+    )
+    daemon = make_daemon(settings={"executor": EXECUTOR, "limits": {"row_memory": "1GiB"}})
+    before = status_bytes(daemon.pid, "VmHWM")
+    daemon.ctl("apply", "-f", pipeline)
+    # As a file, as floats before, and six times as many after.
+    expected = (2 + 4 + 6 * 4) * samples
+    grown = status_bytes(daemon.pid, "VmHWM") - before
+    assert grown < expected + 128 * MIB, f"{grown / MIB:.0f} MiB"
+
+
 @pytest.fixture
 def large_files(
     make_dataset: Callable[..., Any], request: pytest.FixtureRequest

@@ -142,7 +142,9 @@ class AudioWorker final : public FieldWorker {
   void make_room(std::size_t i) {
     if (!frees_) return;
     if (bytes_of(scratch_) > made_bytes_[i]) scratch_.values = std::vector<float>();
-    if (i > 0) sound_.values.shrink_to_fit();
+    // Shrinking copies, so that both are there for a moment: not to save a little.
+    const std::size_t held = sound_.values.size();
+    if (i > 0 && sound_.values.capacity() - held > held / 16) sound_.values.shrink_to_fit();
   }
 
   // Clips have one form when their source has indexed them. A file that was changed may have

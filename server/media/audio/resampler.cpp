@@ -137,6 +137,8 @@ Status Resampler::run(const Sound& in, const Channels& layout, int sample_rate, 
   out.sample_rate = sample_rate;
   in_.resize(static_cast<std::size_t>(in.channels));
   out_.resize(static_cast<std::size_t>(channels));
+  // FFmpeg allocates several times the room that it is given, whatever it fills of it.
+  const std::int64_t most_at_once = most_length(2 * kSamplesAtOnce, in.sample_rate, sample_rate);
   std::int64_t made = 0;
   for (std::int64_t begun = 0; begun <= in.length;) {
     const bool is_last = begun == in.length;  // then what the filter holds back comes out
@@ -147,7 +149,8 @@ Status Resampler::run(const Sound& in, const Channels& layout, int sample_rate, 
     for (int c = 0; c < channels; ++c)
       out_[static_cast<std::size_t>(c)] =
           reinterpret_cast<std::uint8_t*>(out.channel(c).data() + made);
-    const auto room = static_cast<int>(std::min<std::int64_t>(most - made, 1 << 30));
+    const std::int64_t left = most - made;
+    const auto room = static_cast<int>(is_last ? left : std::min(left, most_at_once));
     const int got = swr_convert(context, out_.data(), room, is_last ? nullptr : in_.data(),
                                 static_cast<int>(count));
     if (got < 0) return no_memory("sound that is resampled");
