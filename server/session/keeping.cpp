@@ -79,12 +79,25 @@ void Sessions::keep_brought() {
   std::vector<std::pair<store::StoredPipeline, store::StoredRevision>> brought;
   {
     MutexLock lock(mutex_);
-    brought.swap(brought_);
+    brought = brought_;
   }
+  if (brought.empty()) return;
   for (const auto& [pipeline, revision] : brought) {
     if (Status kept = deps_.store.put_pipeline(pipeline, revision); !kept.ok())
       spdlog::warn("{}; a restart will not know pipeline '{}'", kept.message(), pipeline.id);
   }
+  std::vector<std::shared_ptr<Consumer>> readers;
+  {
+    MutexLock lock(mutex_);
+    brought_.erase(brought_.begin(),
+                   brought_.begin() + static_cast<std::ptrdiff_t>(brought.size()));
+    for (const auto& [key, job] : jobs_) {
+      for (const auto& [member, session] : job->members) {
+        if (job->is_private && session->consumer != nullptr) readers.push_back(session->consumer);
+      }
+    }
+  }
+  for (const auto& reader : readers) reader->grant(0, Job::kNoEnd);
 }
 
 Sessions::Unkept Sessions::unkept(std::uint64_t now) {

@@ -50,6 +50,7 @@ FAILPOINTS = {
     "source.file.open": 800,
     "source.file.read": 800,
     "source.listing.write": 1,
+    "store.commit": 6,
 }
 
 

@@ -245,6 +245,7 @@ def test_shards_that_come_later_are_told_and_not_read(
     path = write(data, shards="train-*.tar")
     with load(path) as loader:
         assert loader.num_items == ROWS
+        list(loader)
     write_shard(data / "train-003.tar", ROWS)
     daemon.kill()
     daemon.start()
