@@ -251,6 +251,7 @@ TEST_F(SharesTest, LetsAPipelineOfALoaderGiveWayOnceNoJobRunsIt) {
   const job::Caller other{{.uid = kOther}, 0};
   EXPECT_FALSE(service_->pipeline(other, "b"));
   EXPECT_TRUE(service_->pipeline(other, "a"));
+  sessions_->keep();
   EXPECT_EQ(store_->pipelines()->size(), 3U) << "with that of the fixture";
 }
 
