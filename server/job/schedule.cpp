@@ -50,8 +50,8 @@ Schedule::Schedule(std::uint64_t run, VersionFacts first, State from) {
 
 Result<Schedule> Schedule::restored(ScheduleRecord record) {
   for (const auto& [number, facts] : record.versions) {
-    if (facts.items == 0 || facts.batch == 0)
-      return no_schedule("version " + std::to_string(number) + " has no rows");
+    if (facts.items == 0 || facts.items > kMaxCount || facts.batch == 0)
+      return no_schedule("version " + std::to_string(number) + " has no rows, or too many");
     if (number >= record.versions_made)
       return no_schedule("version " + std::to_string(number) + " is none that was made");
     for (const auto& [other, its] : record.versions) {
@@ -72,12 +72,12 @@ Result<Schedule> Schedule::restored(ScheduleRecord record) {
   if (has.base.shards == 0 || has.base.position > has.versions.at(has.base.version).items)
     return no_schedule("its base is no place of its version");
   SPDLD_TRY(schedule.check_place(has.base.at()).with_context("the record of the job's schedule"));
-  if (has.oldest < has.base_turn || has.oldest > has.base_turn + 1)
+  if (has.base_turn > kMaxCount || has.oldest < has.base_turn || has.oldest > has.base_turn + 1)
     return no_schedule("its base is not where its oldest turn is");
   if (has.edits.size() > kMostEdits) return no_schedule("it has too many edits");
   Turn turn = has.base_turn;
   for (const Edit& edit : has.edits) {
-    if (edit.turn < turn) return no_schedule("its edits are not in order");
+    if (edit.turn < turn || edit.turn > kMaxCount) return no_schedule("its edits are not in order");
     turn = edit.turn;
     SPDLD_TRY(schedule.check_edit(edit).with_context("the record of the job's schedule"));
   }
@@ -228,7 +228,7 @@ Status Schedule::check_edit(const Edit& edit) const {
     if (resize->shards == 0)
       return Status(Code::kInvalidArgument, "a job has at least 1 shard; name a larger number");
     if (!resize->entry) return {};
-    if (!knows(resize->entry->version) ||
+    if (resize->entry->turn != edit.turn || !knows(resize->entry->version) ||
         resize->entry->position > record_.versions.at(resize->entry->version).items)
       return Status(Code::kInternal, "the place at which shards enter is none of the job");
     return check_place(resize->entry->to);

@@ -131,9 +131,9 @@ class Schedule {
   std::uint32_t branch() const;
   const std::vector<Edit>& edits() const { return record_.edits; }
 
-  // --- Places. `turn` >= record().oldest; so is each own seek's.
+  // Places. `turn` >= record().oldest; so is each own seek's.
 
-  // What a member is sent at `turn`.
+  // The step that a member is sent at `turn`.
   State locate(Turn turn, const OwnSeeks& own) const;
   // Where a member is that has been handed `turn` batches: without the edits of that very turn. A
   // cursor names this place, so that whoever goes on from it goes through those edits once.
@@ -148,8 +148,6 @@ class Schedule {
   }
   // Of whole epochs like that of `state`.
   std::uint64_t steps_per_epoch(const State& state) const;
-
-  // --- Edits.
 
   // The new version's number. facts.items and facts.batch > 0.
   std::uint32_t add_version(VersionFacts facts);
@@ -176,8 +174,6 @@ class Schedule {
   // The first turn from `turn` on at which the planned swap takes effect for the member: before it
   // is sent that turn, the swap must become an edit. kNoTurn: nothing is planned.
   Turn planned_turn(Turn turn, const OwnSeeks& own) const;
-
-  // --- Members.
 
   // Whether the cursor's turn is one of this run, on this branch; else it is a place alone.
   bool counts(const Cursor& cursor, Turn reached) const;

@@ -419,7 +419,7 @@ TEST(Schedule, FoldsTheOldestOf65Edits) {
   EXPECT_TRUE(schedule.own_seek(71, "B", {0, 1}, 10)) << "an order that ran before is known";
 }
 
-TEST(Schedule, IsBoundedThroughAMillionEdits) {
+TEST(Schedule, IsBoundedThroughAHundredThousandEdits) {
   Schedule schedule = two_shards();
   for (Turn turn = 1; turn <= 100'000; ++turn) {
     const std::uint32_t version = schedule.add_version(turn % 3 == 0 ? kOther : kFirst);
@@ -478,6 +478,13 @@ TEST(Schedule, RefusesADamagedRecord) {
        [](ScheduleRecord& record) {
          std::get<Edit::Resize>(record.edits[1].change).entry->position = 1000;
        }},
+      {"an entry of another turn",
+       [](ScheduleRecord& record) {
+         std::get<Edit::Resize>(record.edits[1].change).entry->turn = 0;
+       }},
+      {"a turn without an end", [](ScheduleRecord& record) { record.edits.back().turn = kNoTurn; }},
+      {"items without an end",
+       [](ScheduleRecord& record) { record.versions[1].items = ~std::uint64_t{0}; }},
       {"an entry of no version",
        [](ScheduleRecord& record) {
          std::get<Edit::Resize>(record.edits[1].change).entry->version = 9;
