@@ -19,10 +19,29 @@ Status Sessions::claim(const SessionPtr& session, const job::JobKey& key,
   if (request.start == wire::StartMode::kLedger) {
     SPDLD_ASSIGN(ledger, kept_position(key));
   }
-  KeptFailures failures;
-  if (!request.job.empty()) failures = kept_failures(key);
-  MutexLock lock(mutex_);
-  await_written(key);
+  // The disk is asked only for a job that is to be made, as it may be slow.
+  std::optional<KeptFailures> failures;
+  if (request.job.empty()) failures.emplace();
+  for (;; failures = kept_failures(key)) {
+    MutexLock lock(mutex_);
+    await_written(key);
+    if (failures || !makes_job(key, request))
+      return claim(session, key, pipeline, request, revived, readings, ledger,
+                   std::move(failures).value_or(KeptFailures()));
+  }
+}
+
+bool Sessions::makes_job(const job::JobKey& key, const delivery::AttachRequest& request) const {
+  const auto known = jobs_.find(key);
+  return known == jobs_.end() ||
+         (!known->second->declared && request.incarnation > known->second->incarnation);
+}
+
+Status Sessions::claim(const SessionPtr& session, const job::JobKey& key,
+                       const Result<pipeline::PipelinePtr>& pipeline,
+                       const delivery::AttachRequest& request, const JobPtr& revived,
+                       const stream::Readings& readings,
+                       const std::optional<store::StoredPosition>& ledger, KeptFailures failures) {
   if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
   SPDLD_ASSIGN(const JobPtr job,
                join_job(key, pipeline, request, revived, session->connection->peer(), readings,

@@ -259,6 +259,14 @@ class Sessions final : public delivery::DataService {
                const Result<pipeline::PipelinePtr>& pipeline,
                const delivery::AttachRequest& request, const JobPtr& revived,
                const stream::Readings& readings) SPDLD_EXCLUDES(mutex_);
+  Status claim(const SessionPtr& session, const job::JobKey& key,
+               const Result<pipeline::PipelinePtr>& pipeline,
+               const delivery::AttachRequest& request, const JobPtr& revived,
+               const stream::Readings& readings, const std::optional<store::StoredPosition>& ledger,
+               KeptFailures failures) SPDLD_REQUIRES(mutex_);
+  // Whether there is no such job, or the request's restart takes its place.
+  bool makes_job(const job::JobKey& key, const delivery::AttachRequest& request) const
+      SPDLD_REQUIRES(mutex_);
   // What a job that is there already runs, for this reader: readings.cpp. kPermissionDenied where
   // they may not read it. Empty: it is the one with whose rights the job reads.
   Result<stream::Readings> readings_for(const job::JobKey& key, const Credentials& reader,
