@@ -351,7 +351,9 @@ TEST_F(ClipsSourceTest, RefusesMoreClipsThanItemsMayBe) {
 TEST_F(ClipsSourceTest, AsksForMemoryBeforeAnIndexOrItsClipsTakeIt) {
   put_video("a.toy", 100);
   put_video("b.toy", 100);
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0755), 0);
   ClipsSpec spec{.frames = 4, .sampling = ClipsSpec::Sampling::kTimestamps};
+  spec.times = std::vector<double>(1, 1.0);
   const auto refusal = [&](std::uint64_t bytes) {
     SourceOptions options(io_);
     options.prober = &prober_;

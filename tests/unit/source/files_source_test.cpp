@@ -581,6 +581,8 @@ TEST_F(FilesSourceTest, AsksForTheMemoryOfAFileOfClassesBeforeItTakesThat) {
   SourceOptions small = options();
   small.memory = std::make_shared<ListingMemory>(50'000, TrustedUsers());
   small.reader.uid = 100'002;
+  for (const TempDir* const read : {&dir_, &other})
+    ASSERT_EQ(::chmod(read->path().c_str(), 0755), 0);
   const ClassesSpec file{.kind = ClassesSpec::Kind::kFile, .path = other.path("names")};
   const Status refused = failure(open_files(labelled(file), std::move(small)));
   EXPECT_EQ(refused.code(), Code::kResourceExhausted);
