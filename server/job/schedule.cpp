@@ -34,6 +34,14 @@ const OwnSeek* last_own(const OwnSeeks& own, Turn turn) {
   return later == own.begin() ? nullptr : &*std::prev(later);
 }
 
+// The number of shards, and the version that is swapped to last, as the edit leaves them.
+void take_last(State& state, const Edit& edit) {
+  if (const auto* const resize = std::get_if<Edit::Resize>(&edit.change))
+    state.shards = resize->shards;
+  if (const auto* const swap = std::get_if<Edit::Swap>(&edit.change))
+    state.next_version = swap->version;
+}
+
 tl::unexpected<Status> no_schedule(const std::string& why) {
   return error(Code::kDataLoss, "the record of the job's schedule is damaged: " + why);
 }
@@ -71,7 +79,7 @@ Result<Schedule> Schedule::restored(ScheduleRecord record) {
     return no_schedule("it has too few earlier versions, or too many");
   if (has.base.shards == 0 || has.base.position > has.versions.at(has.base.version).items)
     return no_schedule("its base is no place of its version");
-  SPDLD_TRY(schedule.check_place(has.base.at()).with_context("the record of the job's schedule"));
+  SPDLD_TRY(check_place(has.base.at()).with_context("the record of the job's schedule"));
   if (has.base_turn > kMaxCount || has.oldest < has.base_turn || has.oldest > has.base_turn + 1)
     return no_schedule("its base is not where its oldest turn is");
   if (has.edits.size() > kMostEdits) return no_schedule("it has too many edits");
@@ -85,7 +93,7 @@ Result<Schedule> Schedule::restored(ScheduleRecord record) {
     if (!schedule.knows(has.planned->version))
       return no_schedule("the planned swap has a version that it does not know");
     if (has.planned->place)
-      SPDLD_TRY(schedule.check_place(*has.planned->place).with_context("the planned swap"));
+      SPDLD_TRY(check_place(*has.planned->place).with_context("the planned swap"));
   }
   for (std::size_t i = 1; i < has.partings.size(); ++i) {
     if (has.partings[i].branch <= has.partings[i - 1].branch ||
@@ -106,12 +114,10 @@ std::uint32_t Schedule::branch() const {
 State Schedule::applied(const State& state, const Edit& edit) const {
   State next = state;
   std::visit(Overloaded{[&](const Edit::Seek& seek) {
-                          const VersionFacts& last = record_.versions.at(state.next_version);
-                          const source::Sharding whole(
-                              last.items, last.tail,
-                              {.num_shards = state.shards, .batch = last.batch});
                           next.version = state.next_version;
                           next.epoch = seek.to.epoch;
+                          next.step = next.position = 0;
+                          const source::Sharding whole = sharding(next);
                           next.step = std::min(seek.to.step, whole.end_step());
                           next.position = whole.position_of(next.step);
                         },
@@ -134,10 +140,7 @@ State Schedule::before(Turn turn) const {
   State state = record_.base;
   for (const Edit& edit : record_.edits) {
     if (edit.turn >= turn) break;
-    if (const auto* const resize = std::get_if<Edit::Resize>(&edit.change))
-      state.shards = resize->shards;
-    if (const auto* const swap = std::get_if<Edit::Swap>(&edit.change))
-      state.next_version = swap->version;
+    take_last(state, edit);
   }
   return state;
 }
@@ -169,7 +172,7 @@ State Schedule::locate(Turn turn, const OwnSeeks& own) const { return fold(turn,
 
 State Schedule::behind(Turn turn, const OwnSeeks& own) const { return fold(turn, own, false); }
 
-Turn Schedule::next_change(Turn turn, const OwnSeeks& own) const {
+Turn Schedule::next_said(Turn turn, const OwnSeeks& own) const {
   Turn next = kNoTurn;
   for (const Edit& edit : record_.edits) {
     if (edit.turn > turn) next = std::min(next, edit.turn);
@@ -177,6 +180,11 @@ Turn Schedule::next_change(Turn turn, const OwnSeeks& own) const {
   for (const OwnSeek& seek : own) {
     if (seek.turn > turn) next = std::min(next, seek.turn);
   }
+  return next;
+}
+
+Turn Schedule::next_change(Turn turn, const OwnSeeks& own) const {
+  Turn next = next_said(turn, own);
   const State state = locate(turn, own);
   if (state.version != state.next_version)
     next = std::min(next, turn + steps_until_epoch_start(state, record_.versions));
@@ -212,13 +220,6 @@ void Schedule::forget_versions(const std::set<std::uint32_t>& in_use) {
                 [&](const auto& version) { return named.count(version.first) == 0; });
 }
 
-Status Schedule::check_place(StepAt place) const {
-  if (place.epoch <= kMaxCount && place.step <= kMaxCount) return {};
-  return Status(Code::kInvalidArgument,
-                place_text(place) + " is no place in a job: neither goes beyond " +
-                    std::to_string(kMaxCount) + "; name one that the job comes to");
-}
-
 Status Schedule::check_edit(const Edit& edit) const {
   if (const auto* const seek = std::get_if<Edit::Seek>(&edit.change)) return check_place(seek->to);
   if (const auto* const swap = std::get_if<Edit::Swap>(&edit.change); swap && !knows(swap->version))
@@ -250,10 +251,7 @@ Status Schedule::check_steps(Turn turn) const {
   if (record_.planned) SPDLD_TRY(check(record_.planned->version));
   for (const Edit& edit : record_.edits) {
     if (edit.turn < turn) continue;
-    if (const auto* const resize = std::get_if<Edit::Resize>(&edit.change))
-      state.shards = resize->shards;
-    if (const auto* const swap = std::get_if<Edit::Swap>(&edit.change))
-      state.next_version = swap->version;
+    take_last(state, edit);
     SPDLD_TRY(check(state.next_version));
     if (record_.planned) SPDLD_TRY(check(record_.planned->version));
   }
@@ -338,13 +336,7 @@ Turn Schedule::planned_turn(Turn turn, const OwnSeeks& own) const {
     const State state = locate(turn, own);
     const std::uint64_t steps = planned.place ? steps_until(state, *planned.place, record_.versions)
                                               : steps_until_epoch_start(state, record_.versions);
-    Turn change = kNoTurn;
-    for (const Edit& edit : record_.edits) {
-      if (edit.turn > turn) change = std::min(change, edit.turn);
-    }
-    for (const OwnSeek& seek : own) {
-      if (seek.turn > turn) change = std::min(change, seek.turn);
-    }
+    const Turn change = next_said(turn, own);
     if (steps < change - turn) return turn + steps;
     if (change == kNoTurn) return kNoTurn;
     turn = change;
@@ -381,12 +373,7 @@ Result<OwnSeek> Schedule::own_seek(Turn turn, const std::string& order, StepAt t
     return error(Code::kFailedPrecondition, "the job has no version of the order '" + order +
                                                 "': go on from a state of the data that it "
                                                 "reads, or begin afresh");
-  const std::uint64_t items = record_.versions.at(*version).items;
-  if (position > items)
-    return error(Code::kInvalidArgument, "the position " + std::to_string(position) +
-                                             " lies behind the last of " + counted(items, "item") +
-                                             ": go on from a state of this dataset, or begin "
-                                             "afresh");
+  SPDLD_TRY(check_position(position, record_.versions.at(*version).items));
   return OwnSeek{.turn = turn, .to = to, .position = position, .version = *version, .skip = skip};
 }
 
@@ -394,11 +381,14 @@ Result<OwnSeek> Schedule::own_seek(const Cursor& cursor) const {
   return own_seek(cursor.turn, cursor.order, cursor.at, cursor.position);
 }
 
+OwnSeek Schedule::own_seek_behind(Turn turn, const OwnSeeks& own) const {
+  const State state = behind(turn, own);
+  return {.turn = turn, .to = state.at(), .position = state.position, .version = state.version};
+}
+
 OwnSeeks Schedule::anchored(const OwnSeeks& own, Turn turn) const {
   if (last_own(own, turn) == nullptr) return own;
-  const State state = behind(turn, own);
-  OwnSeeks anchored{
-      {.turn = turn, .to = state.at(), .position = state.position, .version = state.version}};
+  OwnSeeks anchored{own_seek_behind(turn, own)};
   std::copy_if(own.begin(), own.end(), std::back_inserter(anchored),
                [turn](const OwnSeek& seek) { return seek.turn > turn; });
   return anchored;
@@ -421,9 +411,7 @@ std::optional<Schedule::Entry> Schedule::entry(std::uint32_t shard) const {
 
 bool Schedule::set_entry(Turn turn, const OwnSeeks& own) {
   if (turn < record_.oldest || (!own.empty() && own.front().turn > turn)) return false;
-  const State state = behind(turn, own);
-  OwnSeek place{
-      .turn = turn, .to = state.at(), .position = state.position, .version = state.version};
+  OwnSeek place = own_seek_behind(turn, own);
   std::vector<Edit::Resize*> resizes;
   for (Edit& edit : record_.edits) {
     auto* const resize = std::get_if<Edit::Resize>(&edit.change);

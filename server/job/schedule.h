@@ -118,8 +118,6 @@ struct ScheduleRecord {
 class Schedule {
  public:
   static constexpr std::size_t kMostEdits = 64;
-  // The largest epoch and step that a place may name.
-  static constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 48;
 
   // A run that begins at `from`, which holds a place and the number of shards.
   Schedule(std::uint64_t run, VersionFacts first, State from);
@@ -216,7 +214,10 @@ class Schedule {
   // Whether every version has steps from `turn` on, in as many shards as there are then.
   Status check_steps(Turn turn) const;
   Status check_edit(const Edit& edit) const;
-  Status check_place(StepAt place) const;
+  // The first turn after `turn` at which an edit or an own seek says something. kNoTurn: none does.
+  Turn next_said(Turn turn, const OwnSeeks& own) const;
+  // One own seek in the place of all that led a member to `turn`.
+  OwnSeek own_seek_behind(Turn turn, const OwnSeeks& own) const;
   bool knows(std::uint32_t version) const { return record_.versions.count(version) > 0; }
   void fold_oldest();
   void part(Turn turn);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/text/counted.h"
 
 namespace spdld::job {
 namespace {
@@ -28,6 +29,21 @@ std::uint64_t steps_left(const State& state, const Versions& versions) {
 }
 
 }  // namespace
+
+Status check_place(StepAt place) {
+  if (place.epoch <= kMaxCount && place.step <= kMaxCount) return {};
+  return Status(Code::kInvalidArgument,
+                place_text(place) + " is no place in a job: neither goes beyond " +
+                    std::to_string(kMaxCount) + "; name one that the job comes to");
+}
+
+Status check_position(std::uint64_t position, std::uint64_t items) {
+  if (position <= items) return {};
+  return Status(Code::kInvalidArgument, "the position " + std::to_string(position) +
+                                            " lies behind the last of " + counted(items, "item") +
+                                            ": go on from a state of this dataset, or begin "
+                                            "afresh");
+}
 
 source::Sharding sharding(const State& state, const Versions& versions) {
   const VersionFacts& version = facts(versions, state.version);

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "base/status.h"
 #include "job/step_at.h"
 #include "op/order_spec.h"
 #include "source/order/sharding.h"
@@ -29,6 +30,14 @@ struct VersionFacts {
 };
 // By number.
 using Versions = std::map<std::uint32_t, VersionFacts>;
+
+// The largest epoch and step that a place may name: far beyond what any job counts to, and far
+// enough from the end of 64 bits for sums.
+inline constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 48;
+// kInvalidArgument where a job has no such place, whatever it runs.
+Status check_place(StepAt place);
+// The same where `position` lies behind the last of so many items.
+Status check_position(std::uint64_t position, std::uint64_t items);
 
 // Which step a turn is, over all shards. A plain value. A settled state has a step of its epoch
 // left, and at position 0 no version waits. `versions` below holds both versions of the state.

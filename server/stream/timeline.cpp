@@ -7,16 +7,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/text/counted.h"
+#include "job/state.h"
 
 namespace spdld::stream {
-namespace {
-
-// Far beyond what any job counts to, and far enough from the end of 64 bits for sums.
-constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 48;
-
-}  // namespace
-
 Timeline::Timeline(pipeline::PhasePtr first, std::uint32_t num_shards)
     : cuts_{{.from = {}, .position = 0, .num_shards = num_shards, .phase = std::move(first)}} {}
 
@@ -125,17 +118,8 @@ void Timeline::replace(const Readings& readings) {
 }
 
 Status Timeline::check(job::StepAt at, std::uint64_t position) const {
-  const std::uint64_t items = phase(at)->items;
-  if (position > items)
-    return Status(Code::kInvalidArgument, "the position " + std::to_string(position) +
-                                              " lies behind the last of " + counted(items, "item") +
-                                              ": go on from a state of this dataset, or begin "
-                                              "afresh");
-  if (at.epoch > kMaxCount || at.step > kMaxCount)
-    return Status(Code::kInvalidArgument,
-                  place_text(at) + " is no place in a job: neither goes beyond " +
-                      std::to_string(kMaxCount) + "; name one that the job comes to");
-  return {};
+  SPDLD_TRY(job::check_position(position, phase(at)->items));
+  return job::check_place(at);
 }
 
 std::uint64_t Timeline::position_behind(job::StepAt at, std::uint64_t position) const {
