@@ -41,7 +41,9 @@ Status FailureLog::admit(const SampleFailure& failure, bool& is_new) {
                       " replaced already, which is all that on_error.budget allows: "
                       "look at 'spdlctl get failures', mend the data or raise the budget");
   add(facts_of(failure));
-  if (replaced_.insert(failure.item).second) replaced_here_.push_back(failure.item);
+  if (!is_new) return {};
+  replaced_.insert(failure.item);
+  replaced_here_.push_back(failure.item);
   return {};
 }
 

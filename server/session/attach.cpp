@@ -245,7 +245,6 @@ Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRe
     }
     welcome(*session);
   }
-  keep_soon();
   consumer->begin();
   return true;
 }

@@ -93,6 +93,7 @@ std::string Consumer::reads_on() const {
 void Consumer::begin() {
   MutexLock lock(mutex_);
   begun_ = true;
+  if (batches_ >= granted_) ask_for_grant_();
   take_up_leg();
   pump();  // an epoch that is resumed at its very end has nothing but its end to tell
 }

@@ -56,7 +56,8 @@ struct ConsumerOptions {
   std::vector<Jump> jumps = {};    // yet to come, one after the other
   // So many batches may be sent to it until grant(): 0 until its job's record says that it reads.
   std::uint64_t granted = std::numeric_limits<std::uint64_t>::max();
-  // Called under the consumer's lock where half of them are sent. Returns at once.
+  // Called under the consumer's lock where it begins with none, and where half are sent. Returns at
+  // once.
   std::function<void()> ask_for_grant = nullptr;
   std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made
   bool last_known = false;        // open_epochs is the job's end, not a gate that will open

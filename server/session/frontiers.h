@@ -62,6 +62,8 @@ class Frontiers {
   bool outrun(const stream::Timeline& timeline, const std::set<job::Member>& reading, bool paces);
   // So many steps ahead of where it is a consumer that reads is said to be on disk.
   std::uint64_t lead() const { return lead_; }
+  // That reach() last told of.
+  std::uint64_t batches(job::Member member) const { return entries_.at(member).batches; }
 
  private:
   struct Entry {

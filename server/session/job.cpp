@@ -138,16 +138,13 @@ void Job::note_left(const Session& session, bool done) {
                           .done = done};
 }
 
-std::map<std::uint64_t, std::uint64_t> Job::note_frontiers() {
-  std::map<std::uint64_t, std::uint64_t> sent;
+void Job::note_frontiers() {
   for (const auto& [member, session] : members) {
     if (session->consumer == nullptr) continue;
     const Consumer::View view = session->consumer->view();
     state.frontiers.reach(member, view.next, view.turn, view.batches);
-    sent[session->id] = view.batches;
     record_is_old = record_is_old || view.asks;
   }
-  return sent;
 }
 
 bool Job::outruns_record(bool paces) {

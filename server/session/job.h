@@ -154,8 +154,8 @@ class Job final : public stream::FailureJudge {
   void rewind_ledger(Acknowledged to);
   // A swap is prepared, or a change is being written to the disk.
   bool changes() const { return pending || tuning != nullptr || is_written; }
-  // Takes down how far those that are here were given steps. Batches that each session was sent.
-  std::map<std::uint64_t, std::uint64_t> note_frontiers();
+  // Takes down how far those that are here were given steps.
+  void note_frontiers();
   // Whether they will soon be further than its record on disk says. `paces`: a second has passed
   // since the last time that it was.
   bool outruns_record(bool paces);

@@ -36,7 +36,7 @@ Sessions::Change Sessions::begin_change(const JobPtr& job) {
   return {.job = job, .next = job->state};
 }
 
-Status Sessions::write(const Change& change) {
+Status Sessions::write(Change& change) {
   const Job& job = *change.job;
   if (job.is_private) return {};
   std::vector<store::StoredJob> records;
@@ -56,15 +56,20 @@ Status Sessions::write(const Change& change) {
   MutexLock lock(mutex_);
   std::erase_if(ended_jobs_, [&](const store::StoredJob& ended) { return ended.key == job.key; });
   if (change.ledger) forget_ended(job.key);
+  change.next.frontiers.kept(records.back().frontiers);
   change.job->record_is_old = false;
   change.job->recorded_unix_ms = now;
   return {};
 }
 
-void Sessions::end_change(Change& change, const Status& written) {
-  Job& job = *change.job;
+void Sessions::let_in(Job& job) {
   job.is_written = false;
   written_.notify_all();
+}
+
+void Sessions::end_change(Change& change, const Status& written) {
+  Job& job = *change.job;
+  let_in(job);
   if (written.ok()) job.state = std::move(change.next);
   if (job.members.empty()) end_job(change.job);
 }
@@ -118,7 +123,7 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
     if (job->is_private) continue;
     if (!awaits(*job) && !std::exchange(job->awaited, {}).empty()) job->record_is_old = true;
     if (job->settle_moves()) job->record_is_old = true;
-    const std::map<std::uint64_t, std::uint64_t> sent = job->note_frontiers();
+    job->note_frontiers();
     if (job->outruns_record(paces)) job->record_is_old = true;
     const bool alive = !job->members.empty() && now > job->recorded_unix_ms + kMarkAliveMs;
     std::vector<engine::LoggedFailure> failures = job->failures.behind(job->failures_kept);
@@ -138,7 +143,7 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
       for (const auto& [member, session] : job->members) {
         if (session->consumer != nullptr)
           changed.grants.push_back({.consumer = session->consumer,
-                                    .sent = sent.at(session->id),
+                                    .sent = job->state.frontiers.batches(member),
                                     .ahead = job->state.frontiers.lead()});
       }
       // What its ledger says is of an earlier run.

@@ -185,11 +185,7 @@ Result<Sessions::Deal> Sessions::plan_deal(const job::Caller& caller, const JobN
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
   job->settle_moves();
-  if (shards && *shards != job->state.timeline.num_shards()) {
-    SPDLD_TRY(check_resize(*job, *shards));
-  } else {
-    SPDLD_TRY(check_settled(*job));
-  }
+  SPDLD_TRY(shards ? check_resize(*job, *shards) : check_settled(*job));
   // From the first step that no shard has begun: held still until all know.
   const job::StepAt from = hold(*job);
   Deal deal{.change = begin_change(job), .from = from};

@@ -90,8 +90,7 @@ Result<job::JobView> Sessions::create_job(const job::Caller& caller, const JobRe
   const Status kept = deps_.store.put_new_job(record);
 
   MutexLock lock(mutex_);
-  job->is_written = false;
-  written_.notify_all();
+  let_in(*job);
   if (!kept.ok()) {
     drop_job(job);
     return tl::unexpected<Status>(kept);
@@ -218,10 +217,7 @@ Result<DeletedJob> Sessions::delete_job(const job::Caller& caller, const JobName
   const Status removed =
       job != nullptr && job->is_private ? Status() : deps_.store.remove_job(*key);
   MutexLock lock(mutex_);
-  if (job != nullptr) {
-    job->is_written = false;
-    written_.notify_all();
-  }
+  if (job != nullptr) let_in(*job);
   if (!removed.ok()) {
     if (job != nullptr && job->members.empty()) end_job(job);
     return tl::unexpected<Status>(removed);

@@ -403,9 +403,11 @@ class Sessions final : public delivery::DataService {
   };
   Change begin_change(const JobPtr& job) SPDLD_REQUIRES(mutex_, records_);
   // On disk when it returns.
-  Status write(const Change& change) SPDLD_REQUIRES(records_) SPDLD_EXCLUDES(mutex_);
+  Status write(Change& change) SPDLD_REQUIRES(records_) SPDLD_EXCLUDES(mutex_);
   // If it was written, it counts from now on. A job that everybody has left meanwhile ends.
   void end_change(Change& change, const Status& written) SPDLD_REQUIRES(mutex_, records_);
+  // Nothing of the job is being written any more: who waits may attach.
+  void let_in(Job& job) SPDLD_REQUIRES(mutex_);
   // Returns once no change of the job is being written.
   void await_written(const job::JobKey& key) SPDLD_REQUIRES(mutex_);
   // keep(), soon, on a thread of its own. Returns at once.
