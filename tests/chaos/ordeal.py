@@ -152,13 +152,13 @@ class Ordeal:
             self._start_daemon("")
         if event.blow is Blow.KILL_DAEMON:
             self.daemon.kill()
-            self._after(event.lasts_s, lambda: self._start_daemon(event.failpoint))
+            self._after(event.lasts_s, lambda: self._start_daemon(event.failpoints))
         elif event.blow is Blow.STOP_DAEMON:
             self.daemon.signal(signal.SIGCONT)
             # A daemon that was to die at a failpoint may do so now.
             if self.daemon.stop() not in (0, -signal.SIGKILL):
                 raise PromiseError("the daemon did not end well on SIGTERM")
-            self._after(event.lasts_s, lambda: self._start_daemon(event.failpoint))
+            self._after(event.lasts_s, lambda: self._start_daemon(event.failpoints))
         elif event.blow is Blow.FREEZE_DAEMON:
             daemon_pid = self.daemon.pid
             self.daemon.signal(signal.SIGSTOP)
@@ -178,14 +178,14 @@ class Ordeal:
             process.send_signal(signal.SIGSTOP)
             self._after(event.lasts_s, lambda: process.send_signal(signal.SIGCONT))
 
-    def _start_daemon(self, failpoint: str) -> None:
+    def _start_daemon(self, failpoints: str) -> None:
         if self.daemon.running:
             return
-        self.daemon.arm(failpoint)
+        self.daemon.arm(failpoints)
         try:
             self.daemon.start()
         except RuntimeError as error:
-            if f"ended with {-signal.SIGKILL}" not in str(error) or not failpoint:
+            if f"ended with {-signal.SIGKILL}" not in str(error) or not failpoints:
                 raise PromiseError(f"the daemon does not start again: {error}") from None
             self.died_at_a_failpoint += 1
             self._start_daemon("")

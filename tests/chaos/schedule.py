@@ -29,7 +29,7 @@ class Event:
     rank: int
     lasts_s: float  # of a freeze, or until what was killed is started again
     swap_at: str  # now | next-epoch | step:+E/N, so many epochs from where the job stands
-    failpoint: str  # for the daemon that is started next; empty: none
+    failpoints: str  # $SPDLD_FAILPOINTS of the daemon that is started next
 
 
 # Where a daemon may die by itself, and at most at which hit: all points of base/failpoint.h.
@@ -69,9 +69,12 @@ def draw(
     share = seconds / max(1, len(blows))
     events = []
     for index, blow in enumerate(blows):
-        point = random_.choice(sorted(FAILPOINTS))
-        # Early hits are the likelier ones: a daemon may not live to see the late ones.
-        hit = int(FAILPOINTS[point] ** random_.random())
+        # Three, as a daemon may not live to see one of them. Early hits are the likelier ones for the
+        # same reason.
+        armed = [
+            f"{point}=kill@{int(FAILPOINTS[point] ** random_.random())}"
+            for point in random_.sample(sorted(FAILPOINTS), 3)
+        ]
         events.append(
             Event(
                 at_s=max(0.0, (index + random_.uniform(0.1, 1.4)) * share),
@@ -82,7 +85,7 @@ def draw(
                 swap_at=random_.choice(
                     ["now", "next-epoch", f"step:+{random_.randint(1, 2)}/{random_.randint(0, 5)}"]
                 ),
-                failpoint=f"{point}=kill@{hit}" if failpoints and random_.random() < 0.5 else "",
+                failpoints=";".join(armed) if failpoints else "",
             )
         )
     return sorted(events, key=lambda event: event.at_s)

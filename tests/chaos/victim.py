@@ -26,10 +26,10 @@ class DaemonVictim(daemon_module.Daemon):
         self._given = True  # not started, or ended by its owner
         self.armed = False  # may die at a failpoint
 
-    def arm(self, failpoint: str) -> None:
+    def arm(self, failpoints: str) -> None:
         """For the lives from the next start() on; "" disarms."""
-        self.armed = bool(failpoint)
-        self._environment["SPDLD_FAILPOINTS"] = failpoint
+        self.armed = bool(failpoints)
+        self._environment["SPDLD_FAILPOINTS"] = failpoints
 
     def start(self) -> DaemonVictim:
         self._given = True  # what goes wrong here is told by an exception
