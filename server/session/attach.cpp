@@ -91,7 +91,8 @@ Status Sessions::try_attach(const SessionPtr& session, delivery::AttachRequest r
   const auto pipeline =
       deps_.catalogue.variant(base, request.vars, request.batch_size, peer, progress_to(session));
   SPDLD_ASSIGN(const stream::Readings readings, readings_for(key, peer, progress_to(session)));
-  SPDLD_TRY(claim(session, key, pipeline, request, known, readings));
+  SPDLD_ASSIGN(const bool claimed, claim(session, key, pipeline, request, known, readings));
+  if (!claimed) return {};
   const pipeline::PipelinePtr runs = look_at_data(session);
   const std::vector<std::string> told = runs->warnings();
   for (bool begun = false; !begun;) {
@@ -119,6 +120,27 @@ pipeline::PipelinePtr Sessions::look_at_data(const SessionPtr& session) {
   }
   for (const pipeline::PipelinePtr& pipeline : pipelines) pipeline->source->look_again();
   return pipelines.back();
+}
+
+void Sessions::attach_again_waiting(Job& job) {
+  if (suspended_) return;
+  for (Job::WaitingAttach& waiting : std::exchange(job.waiting, {})) {
+    const uid_t uid = waiting.session->connection->peer().uid;
+    slow_.post(uid, [this, waiting = std::move(waiting)] {
+      attach_slowly(waiting.session, waiting.request);
+    });
+  }
+}
+
+void Sessions::stop_waiting(const SessionPtr& session) {
+  for (const auto& [key, job] : jobs_) {
+    const auto is_its = [&](const auto& waiting) { return waiting.session == session; };
+    if (std::erase_if(job->waiting, is_its) == 0) continue;
+    // It alone has kept the job.
+    if (job->waiting.empty() && job->members.empty() && !job->declared && !job->changes())
+      drop_job(JobPtr(job));
+    return;
+  }
 }
 
 Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
@@ -230,13 +252,8 @@ Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRe
     SPDLD_ASSIGN(consumer, connect(*session, request, gpu_may_have_room, reserve));
     session->consumer = consumer;
     session->gpu.reset();
-    // A cursor says where its place is now that others do not know.
-    const bool instead =
-        request.start == wire::StartMode::kCursor &&
-        (job.awaited.contains(session->member) || job.state.frontiers.returns(session->member));
-    job.state.frontiers.begin(session->member, consumer->view().next, instead);
-    job.left.erase(session->member);
-    job.awaited.erase(session->member);
+    job.membership.begin(session->member, consumer->view().next,
+                         request.start == wire::StartMode::kCursor);
     if (!job.began) job.began = deps_.clock.now();
     job.record_is_old = true;
     {
@@ -244,6 +261,7 @@ Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRe
       routes_[session->id] = consumer;
     }
     welcome(*session);
+    attach_again_waiting(job);
   }
   consumer->begin();
   return true;

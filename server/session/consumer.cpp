@@ -131,7 +131,7 @@ void Consumer::pump() {
       continue;
     }
     if (!dealt_out(to_send_)) {
-      ended_ = true;
+      ended_ = resized_away_ = true;
       leave(std::exchange(legs_, {}));
       connection_->bye(wire::ByeReason::kResized,
                        "the job was resized to " + counted(timeline_.num_shards(), "shard") +
@@ -440,6 +440,7 @@ Consumer::View Consumer::view() const {
             .moves = moves_seen_,
             .turn = turn_,
             .asks = ask_at_ == kNoAsk && granted_ != kNoAsk,
+            .resized_away = resized_away_,
             .waiting = waiting_};
   view.acked_position = timeline_.position_of(view.acked);
   if (!jumps_.empty()) {

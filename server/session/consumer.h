@@ -167,9 +167,10 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
     std::uint64_t rows = 0;
     std::uint64_t arena_bytes = 0;
     std::uint64_t bad_releases = 0;
-    std::uint32_t moves = 0;  // of the job, that its process is known to have gone along with
-    std::uint64_t turn = 0;   // so many times it went elsewhere since it attached
-    bool asks = false;        // for more batches than grant() has allowed
+    std::uint32_t moves = 0;    // of the job, that its process is known to have gone along with
+    std::uint64_t turn = 0;     // so many times it went elsewhere since it attached
+    bool asks = false;          // for more batches than grant() has allowed
+    bool resized_away = false;  // it has been sent all that its shard ever had
     delivery::WaitedNotice waiting;  // as it said last; zeros of a client that says nothing
   };
   View view() const SPDLD_EXCLUDES(mutex_);
@@ -334,6 +335,7 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   std::uint32_t seek_ SPDLD_GUARDED_BY(mutex_) = 0;  // the consumer's serial
   bool begun_ SPDLD_GUARDED_BY(mutex_) = false;
   bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
+  bool resized_away_ SPDLD_GUARDED_BY(mutex_) = false;
   bool told_last_ SPDLD_GUARDED_BY(mutex_) = false;  // that the job has no further epoch
   std::uint64_t batches_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t granted_ SPDLD_GUARDED_BY(mutex_);  // of these

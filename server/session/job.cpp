@@ -24,6 +24,10 @@ RunSet runs_of(const stream::Timeline& timeline) {
   return runs;
 }
 
+job::Membership::Further further_in(const stream::Timeline& timeline) {
+  return [&timeline](job::StepAt at, std::uint64_t steps) { return timeline.further(at, steps); };
+}
+
 Spent spent_on(const engine::Run& run) {
   Spent spent{.cpu_s = std::chrono::duration<double>(run.process_stats().snapshot().busy).count(),
               .cache_hits = run.cache_hits()};
@@ -119,7 +123,9 @@ job::StepAt Job::here() const {
     lowest = lowest ? std::min(*lowest, next) : next;
   }
   if (lowest) return *lowest;
-  for (const auto& [member, was] : left) lowest = lowest ? std::min(*lowest, was.next) : was.next;
+  for (const auto& [member, of] : membership.entries()) {
+    if (of.has_left()) lowest = lowest ? std::min(*lowest, of.progress.next) : of.progress.next;
+  }
   return lowest ? *lowest : resumes_at();
 }
 
@@ -129,46 +135,41 @@ job::StepAt Job::resumes_at() const {
 
 void Job::note_left(const Session& session, bool done) {
   if (session.consumer == nullptr) return;
-  const Consumer::View view = session.consumer->view();
-  state.frontiers.reach(session.member, view.next, view.turn, view.batches);
-  left[session.member] = {.next = view.next,
-                          .acked = view.acked,
-                          .acked_position = view.acked_position,
-                          .moves = view.moves,
-                          .done = done};
+  note_progress(session);
+  membership.leave(session.member, done || session.consumer->view().resized_away);
 }
 
-void Job::note_frontiers() {
+void Job::note_progress(const Session& session) {
+  const Consumer::View view = session.consumer->view();
+  membership.reach(session.member,
+                   {.next = view.next,
+                    .released = view.acked,
+                    .released_position = view.acked_position,
+                    .moves = view.moves},
+                   view.turn, view.batches);
+  record_is_old = record_is_old || view.asks;
+}
+
+void Job::note_progress() {
   for (const auto& [member, session] : members) {
-    if (session->consumer == nullptr) continue;
-    const Consumer::View view = session->consumer->view();
-    state.frontiers.reach(member, view.next, view.turn, view.batches);
-    record_is_old = record_is_old || view.asks;
+    if (session->consumer != nullptr) note_progress(*session);
   }
 }
 
 bool Job::outruns_record(bool paces) {
-  return state.frontiers.outrun(state.timeline, reading(), paces);
-}
-
-std::set<job::Member> Job::reading() const {
-  std::set<job::Member> reading;
-  for (const auto& [member, session] : members) {
-    if (session->consumer != nullptr) reading.insert(member);
-  }
-  return reading;
+  return membership.outruns_record(further_in(state.timeline), paces);
 }
 
 // Who is yet to be seen here may hold a state from before it; who comes from another node does not
 // count.
 bool Job::gone_along(const Move& move) const {
-  if (!awaited.empty() || (!all_seen() && !gathered)) return false;
+  if (membership.expected() || (!all_seen() && !gathered)) return false;
   for (const auto& [member, session] : members) {
     if (session->consumer == nullptr || session->consumer->view().moves < move.number) return false;
   }
-  for (const auto& [member, was] : left) {
-    if (member.shard < state.timeline.num_shards() && !has_consumer(member) &&
-        was.moves < move.number)
+  for (const auto& [member, of] : membership.entries()) {
+    if (of.has_left() && member.shard < state.timeline.num_shards() &&
+        of.progress.moves < move.number)
       return false;
   }
   return true;
@@ -209,8 +210,8 @@ bool Job::has_consumer(job::Member member) const {
 bool Job::all_seen() const {
   std::uint64_t seen = 0;
   for (const auto& [member, session] : members) seen += session->consumer != nullptr ? 1 : 0;
-  for (const auto& [member, was] : left)
-    seen += member.shard < state.timeline.num_shards() && !has_consumer(member) ? 1 : 0;
+  for (const auto& [member, of] : membership.entries())
+    seen += of.has_left() && member.shard < state.timeline.num_shards() ? 1 : 0;
   return seen >= std::uint64_t{state.timeline.num_shards()} * replicas;
 }
 
@@ -224,9 +225,9 @@ Job::Acknowledged Job::acknowledged() const {
     const Consumer::View view = session->consumer->view();
     count(view.acked, view.acked_position);
   }
-  for (const auto& [member, was] : left) {
+  for (const auto& [member, of] : membership.entries()) {
     if (member.shard >= state.timeline.num_shards()) continue;  // nobody is to read on from there
-    if (!has_consumer(member)) count(was.acked, was.acked_position);
+    if (of.has_left()) count(of.progress.released, of.progress.released_position);
   }
   if (!lowest || (!all_seen() && !gathered)) {
     if (ledger.kept_unix_ms > 0) {
@@ -339,9 +340,9 @@ job::JobView Job::view() const {
       of.epoch = begin.epoch;
       of.step = begin.step;
       const job::Member member{shard, replica};
-      if (const auto was = left.find(member); was != left.end()) {
-        of.epoch = was->second.next.epoch;
-        of.step = was->second.next.step;
+      if (const auto* const known = membership.find(member); known && known->has_left()) {
+        of.epoch = known->progress.next.epoch;
+        of.step = known->progress.next.step;
       }
       const auto held = members.find(member);
       if (held == members.end()) continue;
@@ -366,20 +367,18 @@ store::StoredPosition Job::stored_position(const Acknowledged& at) const {
 
 job::EndView Job::end() const {
   job::EndView end{.unix_ms = unix_ms(), .how = "done", .at = here()};
-  const bool all_done =
-      std::all_of(left.begin(), left.end(), [](const auto& was) { return was.second.done; });
   if (const std::string failure = failures.last_end(); !failure.empty()) {
     end.how = "failed: " + failure;
-  } else if (!all_done && !last_parting.empty()) {
+  } else if (!membership.all_done() && !last_parting.empty()) {
     end.how = last_parting;
   }
   return end;
 }
 
-store::StoredJob Job::stored(const JobState& as) const {
+store::StoredJob Job::stored(const JobState& as, const job::Membership& members_as) const {
   store::StoredJob job{.key = key,
                        .declared = declared,
-                       .ended = !declared && members.empty() && awaited.empty(),
+                       .ended = !declared && members.empty() && !members_as.expected(),
                        .incarnation = incarnation,
                        .seed = seed,
                        .replicas = replicas,
@@ -395,9 +394,8 @@ store::StoredJob Job::stored(const JobState& as) const {
                        .cuts = {},
                        .moves = {},
                        .move_count = as.move_count,
-                       .live = {},
+                       .members = members_as.record(further_in(as.timeline)),
                        .done = roll->done(),
-                       .frontiers = as.frontiers.stored(as.timeline, reading()),
                        .kept_unix_ms = 0};
   std::vector<const pipeline::Phase*> known;
   const auto keep = [&](const stream::Timeline& of, std::vector<store::StoredCut>& cuts) {
@@ -424,9 +422,6 @@ store::StoredJob Job::stored(const JobState& as) const {
                          .before = {}});
     keep(move.before, job.moves.back().before);
   }
-  std::set<job::Member> live = awaited;
-  for (const auto& [member, session] : members) live.insert(member);
-  job.live.assign(live.begin(), live.end());
   return job;
 }
 

@@ -15,9 +15,9 @@
 #include "base/rate_window.h"
 #include "delivery/data_server.h"
 #include "engine/failure_log.h"
+#include "job/membership.h"
 #include "pipeline/phase.h"
 #include "session/consumer.h"
-#include "session/frontiers.h"
 #include "session/job_rates.h"
 #include "session/views.h"
 #include "store/store.h"
@@ -106,7 +106,6 @@ struct JobState {
   std::uint32_t last_move = 0;  // its number
   // No state that consumers brought, of other runs too, has seen more.
   std::uint32_t move_count = 0;
-  Frontiers frontiers = {};
 };
 
 // What is on disk of a job's failures before it begins.
@@ -155,12 +154,12 @@ class Job final : public stream::FailureJudge {
   // A swap is prepared, or a change is being written to the disk.
   bool changes() const { return pending || tuning != nullptr || is_written; }
   // Takes down how far those that are here were given steps.
-  void note_frontiers();
+  void note_progress();
   // Whether they will soon be further than its record on disk says. `paces`: a second has passed
   // since the last time that it was.
   bool outruns_record(bool paces);
-  // Keeps where one of its consumers is now, who goes or is replaced.
-  void note_left(const Session& session, bool done = false);  // `done`: it has said good-bye
+  // One of its consumers goes, or is replaced. `done`: it has said good-bye.
+  void note_left(const Session& session, bool done = false);
   // Drops the moves that all have gone along with. Whether it dropped any.
   bool settle_moves();
   // The first one that who has gone along with so many has yet to go along with; null: none.
@@ -169,13 +168,13 @@ class Job final : public stream::FailureJudge {
   std::vector<Jump> jumps_after(std::uint32_t moves) const;
   const stream::Timeline& timeline_after(std::uint32_t moves) const;  // before the first of them
   const pipeline::Phase& phase() const { return *state.timeline.phase(here()); }
-  std::set<job::Member> reading() const;  // its places that have a consumer
-  Spent spent() const;                    // on all its runs
+  Spent spent() const;  // on all its runs
   job::JobView view() const;
   // How it ended: when nobody is attached any more.
   job::EndView end() const;
-  store::StoredJob stored() const { return stored(state); }
-  store::StoredJob stored(const JobState& as) const;  // as it would be stored with that state
+  store::StoredJob stored() const { return stored(state, membership); }
+  // As it would be stored with these.
+  store::StoredJob stored(const JobState& as, const job::Membership& members_as) const;
   store::StoredPosition stored_position(const Acknowledged& at) const;
 
   const stream::JobTag tag;
@@ -202,21 +201,18 @@ class Job final : public stream::FailureJudge {
   bool is_written = false;
   bool starts_by_ledger = false;  // all who ask for the ledger's place begin at state.start
   std::map<job::Member, SessionPtr> members;
-  // Where consumers were when they went.
-  struct Left {
-    job::StepAt next;
-    job::StepAt acked;
-    std::uint64_t acked_position = 0;
-    std::uint32_t moves = 0;  // of the job, that it is known to have gone along with
-    bool done = false;        // it said good-bye
+  // Attaches that wait for another member to come: it says where they begin.
+  struct WaitingAttach {
+    SessionPtr session;
+    delivery::AttachRequest request;
   };
-  std::map<job::Member, Left> left;
+  std::vector<WaitingAttach> waiting;
+  // Of this run: also who has left, and who was here when an earlier daemon died.
+  job::Membership membership;
   std::string last_parting;  // how the last consumer ended that did not say good-bye
   // When its consumers began to come; and that whoever has not come by now is another node's.
   std::optional<std::chrono::nanoseconds> began;
   bool gathered = false;
-  // Who was here when an earlier daemon died, and has not come back yet.
-  std::set<job::Member> awaited;
   job::LedgerView ledger;
   std::optional<store::StoredPosition> kept;  // what is on disk of it
   std::uint64_t rewinds = 0;                  // of it, so far
@@ -239,6 +235,7 @@ class Job final : public stream::FailureJudge {
 
  private:
   bool gone_along(const Move& move) const;
+  void note_progress(const Session& session);
 };
 using JobPtr = std::shared_ptr<Job>;
 

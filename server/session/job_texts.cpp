@@ -15,6 +15,14 @@ std::string member_text(const Job& job, job::Member member) {
          std::to_string(member.shard);
 }
 
+std::string waits_text(const Job& job, std::uint32_t shard) {
+  return "job '" + job.key.job + "': shard " + std::to_string(shard) + " comes into the job at " +
+         place_text(job.state.timeline.begin_of(shard, job.state.start, true)) +
+         ", and no rank is there that goes on to that step; start the others, too: from their "
+         "saved "
+         "states, or all afresh";
+}
+
 std::string away_text(const Job& job, job::Member member) {
   if (job.absent == stream::AbsentReplica::kGoOn) return {};
   const std::vector<job::Member> done = job.roll->done();

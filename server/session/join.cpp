@@ -11,10 +11,10 @@
 
 namespace spdld::session {
 
-Status Sessions::claim(const SessionPtr& session, const job::JobKey& key,
-                       const Result<pipeline::PipelinePtr>& pipeline,
-                       const delivery::AttachRequest& request, const JobPtr& revived,
-                       const stream::Readings& readings) {
+Result<bool> Sessions::claim(const SessionPtr& session, const job::JobKey& key,
+                             const Result<pipeline::PipelinePtr>& pipeline,
+                             const delivery::AttachRequest& request, const JobPtr& revived,
+                             const stream::Readings& readings) {
   std::optional<store::StoredPosition> ledger;
   if (request.start == wire::StartMode::kLedger) {
     SPDLD_ASSIGN(ledger, kept_position(key));
@@ -37,16 +37,24 @@ bool Sessions::makes_job(const job::JobKey& key, const delivery::AttachRequest& 
          (!known->second->declared && request.incarnation > known->second->incarnation);
 }
 
-Status Sessions::claim(const SessionPtr& session, const job::JobKey& key,
-                       const Result<pipeline::PipelinePtr>& pipeline,
-                       const delivery::AttachRequest& request, const JobPtr& revived,
-                       const stream::Readings& readings,
-                       const std::optional<store::StoredPosition>& ledger, KeptFailures failures) {
-  if (session->closed) return Status(Code::kCancelled, "the consumer left while it attached");
+Result<bool> Sessions::claim(const SessionPtr& session, const job::JobKey& key,
+                             const Result<pipeline::PipelinePtr>& pipeline,
+                             const delivery::AttachRequest& request, const JobPtr& revived,
+                             const stream::Readings& readings,
+                             const std::optional<store::StoredPosition>& ledger,
+                             KeptFailures failures) {
+  if (session->closed) return error(Code::kCancelled, "the consumer left while it attached");
   SPDLD_ASSIGN(const JobPtr job,
                join_job(key, pipeline, request, revived, session->connection->peer(), readings,
                         std::move(failures)));
-  Status claimed = place_first(*job, request, ledger);
+  if (waits_for_others(*job, request)) {
+    std::erase_if(job->waiting, [](const auto& waiting) { return waiting.session->closed; });
+    job->waiting.push_back({session, request});
+    session->connection->send_progress(0, 0, waits_text(*job, *request.shard));
+    return false;
+  }
+  Status claimed =
+      place_first(*job, {request.shard.value_or(0), session->member.replica}, request, ledger);
   if (claimed.ok()) claimed = claim_shard(session, job, request);
   if (claimed.ok() && job->members.size() == 1 && !request.reconnect)
     job->new_run = !job->is_private;
@@ -55,7 +63,8 @@ Status Sessions::claim(const SessionPtr& session, const job::JobKey& key,
     drop_job(job);
     streams_.forget(job->tag);
   }
-  return claimed;
+  if (!claimed.ok()) return tl::unexpected<Status>(claimed);
+  return true;
 }
 
 Result<JobPtr> Sessions::join_job(const job::JobKey& key,
@@ -129,14 +138,10 @@ Result<JobPtr> Sessions::join_job(const job::JobKey& key,
                                    std::to_string(before->incarnation));
     }
     before->members.clear();
-    job->awaited.clear();
+    job->membership.clear();
     job->began.reset();
     job->gathered = false;
-    if (before == job) {
-      job->left.clear();
-      job->state.frontiers.clear();
-      job->state.moves.clear();
-    }
+    if (before == job) job->state.moves.clear();
     job->roll->reset();
   }
   if (job->incarnation != request.incarnation || jobs_[key] != job) job->record_is_old = true;

@@ -36,7 +36,12 @@ Sessions::Change Sessions::begin_change(const JobPtr& job) {
   return {.job = job, .next = job->state};
 }
 
-Status Sessions::write(Change& change) {
+void Sessions::Change::apply_to(job::Membership& members) const {
+  if (begins) members.raise(*begins);
+  if (goes_to) members.go_to(goes_to->at, goes_to->position);
+}
+
+Status Sessions::write(const Change& change) {
   const Job& job = *change.job;
   if (job.is_private) return {};
   std::vector<store::StoredJob> records;
@@ -46,8 +51,10 @@ Status Sessions::write(Change& change) {
     // How it ended before is told for as long as it is kept.
     std::copy_if(ended_jobs_.begin(), ended_jobs_.end(), std::back_inserter(records),
                  [&](const store::StoredJob& ended) { return ended.key == job.key; });
-    records.push_back(job.stored(change.next));
-    if (change.ledger) positions.push_back(job.stored_position(*change.ledger));
+    job::Membership members = job.membership;
+    change.apply_to(members);
+    records.push_back(job.stored(change.next, members));
+    if (change.goes_to) positions.push_back(job.stored_position(*change.goes_to));
   }
   const std::uint64_t now = unix_ms();
   for (store::StoredJob& record : records) record.kept_unix_ms = now;
@@ -55,8 +62,8 @@ Status Sessions::write(Change& change) {
   SPDLD_TRY(deps_.store.put_jobs(records, positions));
   MutexLock lock(mutex_);
   std::erase_if(ended_jobs_, [&](const store::StoredJob& ended) { return ended.key == job.key; });
-  if (change.ledger) forget_ended(job.key);
-  change.next.frontiers.kept(records.back().frontiers);
+  if (change.goes_to) forget_ended(job.key);
+  change.job->membership.kept(records.back().members);
   change.job->record_is_old = false;
   change.job->recorded_unix_ms = now;
   return {};
@@ -70,7 +77,11 @@ void Sessions::let_in(Job& job) {
 void Sessions::end_change(Change& change, const Status& written) {
   Job& job = *change.job;
   let_in(job);
-  if (written.ok()) job.state = std::move(change.next);
+  if (written.ok()) {
+    job.state = std::move(change.next);
+    change.apply_to(job.membership);
+  }
+  attach_again_waiting(job);  // the change may have given them a place, or taken it
   if (job.members.empty()) end_job(change.job);
 }
 
@@ -121,9 +132,9 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
   if (paces) paced_at_ = clock;
   for (const auto& [key, job] : jobs_) {
     if (job->is_private) continue;
-    if (!awaits(*job) && !std::exchange(job->awaited, {}).empty()) job->record_is_old = true;
+    if (!awaits(*job) && job->membership.stop_expecting()) job->record_is_old = true;
     if (job->settle_moves()) job->record_is_old = true;
-    job->note_frontiers();
+    job->note_progress();
     if (job->outruns_record(paces)) job->record_is_old = true;
     const bool alive = !job->members.empty() && now > job->recorded_unix_ms + kMarkAliveMs;
     std::vector<engine::LoggedFailure> failures = job->failures.behind(job->failures_kept);
@@ -137,21 +148,21 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
       job->recorded_unix_ms = now;
       Unkept::Changed& changed = due.changed.emplace_back();
       changed.job = job;
-      changed.frontiers = due.records.back().frontiers;
+      changed.members = due.records.back().members;
       changed.last_failure = last_failure;
       changed.replaced = job->replaced_kept + due.records.back().replaced.size();
       for (const auto& [member, session] : job->members) {
         if (session->consumer != nullptr)
           changed.grants.push_back({.consumer = session->consumer,
-                                    .sent = job->state.frontiers.batches(member),
-                                    .ahead = job->state.frontiers.lead()});
+                                    .sent = job->membership.find(member)->batches,
+                                    .ahead = job->membership.lead()});
       }
       // What its ledger says is of an earlier run.
       changed.new_run = std::exchange(job->new_run, false);
       if (changed.new_run) job->kept.reset();
     }
     if (job->began && clock - *job->began > kGather) job->gathered = true;
-    if (job->members.empty() && job->left.empty()) continue;
+    if (job->members.empty() && !job->membership.anyone_left()) continue;
     store::StoredPosition position = job->stored_position(job->acknowledged());
     if (!alive && job->kept && job->kept->at == position.at &&
         job->kept->position == position.position)
@@ -271,7 +282,7 @@ void Sessions::keep() {
       job.ledger.kept_unix_ms = now;
     }
     for (const Unkept::Changed& changed : due.changed) {
-      changed.job->state.frontiers.kept(changed.frontiers);
+      changed.job->membership.kept(changed.members);
       changed.job->failures_kept = changed.last_failure;
       changed.job->replaced_kept = changed.replaced;
     }

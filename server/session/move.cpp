@@ -39,7 +39,7 @@ Status Sessions::check_settled(const Job& job, Code not_yet) const {
                       ": an apply is under way; try again once it is answered");
   if (awaits(job))
     return Status(
-        not_yet, "job '" + job.key.job + "': " + member_text(job, *job.awaited.begin()) +
+        not_yet, "job '" + job.key.job + "': " + member_text(job, *job.membership.expected()) +
                      " was read when the daemon stopped and has not come back yet; try again "
                      "once it is attached, or in " +
                      std::to_string(come_back_s().count()) + " s, when it is no longer waited for");
@@ -77,9 +77,9 @@ job::StepAt Sessions::hold(Job& job) {
     if (timeline.gapless()) job.state.timeline = std::move(timeline);
   }
   // Who is here no more was given steps, too.
-  job.note_frontiers();
-  job.state.frontiers.raise(job.state.timeline.settled(begun));
-  job::StepAt frontier = std::max(begun, job.state.frontiers.furthest().value_or(job::StepAt{}));
+  job.note_progress();
+  job.membership.raise(job.state.timeline.settled(begun));
+  job::StepAt frontier = std::max(begun, job.membership.furthest().value_or(job::StepAt{}));
   // Who is yet to come begins there.
   if (!job.all_seen()) frontier = std::max(frontier, job.state.start);
   return job.state.timeline.settled(frontier);
@@ -121,9 +121,8 @@ Result<Sessions::Change> Sessions::plan_seek(const job::Caller& caller, const Jo
                         .before = next.timeline});
   next.last_move = next.move_count;
   next.start = to;
-  next.frontiers.go_to(to);
   next.timeline.redeal(to, next.timeline.position_of(to));
-  change.ledger = Job::Acknowledged{.at = to, .position = next.timeline.position_of(to)};
+  change.goes_to = Job::Acknowledged{.at = to, .position = next.timeline.position_of(to)};
   return change;
 }
 
@@ -135,16 +134,8 @@ Result<job::JobView> Sessions::seek_job(const job::Caller& caller, const JobName
   MutexLock lock(mutex_);
   Job& job = *change.job;
   if (written.ok()) {
-    const Job::Acknowledged there = *change.ledger;
     const Move move = change.next.moves.back();
-    for (auto& [member, was] : job.left)
-      was = {.next = to,
-             .acked = to,
-             .acked_position = there.position,
-             .moves = was.moves,
-             .done = was.done};
-    job.awaited.clear();
-    job.rewind_ledger(there);
+    job.rewind_ledger(*change.goes_to);
     for (const auto& [member, session] : job.members) {
       if (session->consumer == nullptr) continue;
       session->consumer->jump(
@@ -199,7 +190,7 @@ Result<Sessions::Deal> Sessions::plan_deal(const job::Caller& caller, const JobN
   deal.left_out = left_out + next.timeline.left_out_at(from);
   deal.grows = num_shards > next.timeline.num_shards();
   next.timeline.resize(from, deal.position, num_shards, deal.left_out);
-  next.frontiers.raise(from);
+  deal.change.begins = from;
   return deal;
 }
 

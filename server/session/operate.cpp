@@ -38,7 +38,7 @@ std::chrono::seconds Sessions::come_back_s() const {
 }
 
 bool Sessions::awaits(const Job& job) const {
-  return !job.awaited.empty() && come_back_s().count() > 0;
+  return job.membership.expected() && come_back_s().count() > 0;
 }
 
 Result<job::JobView> Sessions::create_job(const job::Caller& caller, const JobRequest& request,
@@ -96,7 +96,7 @@ Result<job::JobView> Sessions::create_job(const job::Caller& caller, const JobRe
     return tl::unexpected<Status>(kept);
   }
   job->recorded_unix_ms = record.kept_unix_ms;
-  job->state.frontiers.kept(record.frontiers);
+  job->membership.kept(record.members);
   job->record_is_old = false;
   forget_ended(key);
   broken_.erase(key);
@@ -231,13 +231,16 @@ Result<DeletedJob> Sessions::delete_job(const job::Caller& caller, const JobName
     broken_.erase(*key);
     return deleted;
   }
-  for (const auto& [member, session] : job->members) {
-    session->parting = "its job was deleted by uid " + std::to_string(caller.uid);
-    session->connection->bye(
+  const auto end = [&](Session& session) {
+    session.parting = "its job was deleted by uid " + std::to_string(caller.uid);
+    session.connection->bye(
         wire::ByeReason::kJobDeleted,
         "job '" + key->job + "' was deleted by uid " + std::to_string(caller.uid));
-  }
+  };
+  for (const auto& [member, session] : job->members) end(*session);
+  for (const auto& waiting : job->waiting) end(*waiting.session);
   job->members.clear();
+  job->waiting.clear();
   streams_.forget(job->tag);
   log::info(about(*key, caller.uid), "job '{}' on pipeline '{}' deleted by uid {}", key->job,
             key->pipeline, caller.uid);

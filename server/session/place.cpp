@@ -30,7 +30,28 @@ const Move* next_move(const Job& job, std::optional<std::uint32_t> done,
 
 }  // namespace
 
-Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
+bool Sessions::waits_for_others(const Job& job, const delivery::AttachRequest& request) const {
+  return job.members.empty() && !awaits(job) && request.start == wire::StartMode::kFresh &&
+         !request.reconnect && request.shard &&
+         job.state.timeline.begin_of(*request.shard, job.state.start, true) > job.state.start;
+}
+
+bool Sessions::continues_run(const Job& job, std::optional<job::Member> member, job::StepAt at,
+                             std::uint64_t position) {
+  const stream::Timeline& timeline = job.state.timeline;
+  if (!timeline.has(at, position)) return false;
+  if (at < job.membership.released(member).value_or(job::kNever)) return false;  // it goes back
+  // Nobody comes any more for a shard that a resize takes away: its steps up to there are read
+  // by now, or never.
+  const std::uint32_t shards = timeline.sharding(at).segment().num_shards;
+  for (std::uint32_t shard = timeline.num_shards(); shard < shards; ++shard) {
+    if (!job.membership.has_read_up_to(shard, timeline.end_of(shard, at).value_or(at)))
+      return false;
+  }
+  return true;
+}
+
+Status Sessions::place_first(Job& job, job::Member member, const delivery::AttachRequest& request,
                              const std::optional<store::StoredPosition>& ledger) {
   job.settle_moves();
   if (!job.members.empty() || next_move(job, request.moves, request) != nullptr) return {};
@@ -39,7 +60,7 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
   if (awaits(job) && !new_run) return {};
   if (request.start == wire::StartMode::kLedger) {
     Job::Acknowledged last;
-    if (!job.left.empty() || job.ledger.kept_unix_ms > 0) {
+    if (job.membership.anyone_left() || job.ledger.kept_unix_ms > 0) {
       last = job.acknowledged();
     } else if (ledger) {
       last = {.at = ledger->at, .position = ledger->position};
@@ -53,12 +74,13 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
     }
     // The order was another one, perhaps, when an earlier daemon kept it; at an epoch's start that
     // is of no matter.
-    const bool of_now = !ledger || !job.left.empty() || last.at.step == 0;
+    const bool of_now = !ledger || job.membership.anyone_left() || last.at.step == 0;
     SPDLD_TRY(
         check_place(job, job.state.timeline, of_now ? std::string() : ledger->order, last.at,
                     last.position)
             .with_context("start=\"ledger\": job '" + job.key.job + "' cannot go on where it was"));
-    job.state.timeline.redeal(last.at, last.position);
+    if (!continues_run(job, std::nullopt, last.at, last.position))
+      job.state.timeline.redeal(last.at, last.position);
     job.state.start = last.at;
     job.starts_by_ledger = true;
   } else if (request.start == wire::StartMode::kFresh && !request.reconnect) {
@@ -71,24 +93,20 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
     SPDLD_TRY(check_cursor(job, job.state.timeline, request));
     const job::StepAt at{request.cursor.epoch, request.cursor.step};
     stream::Timeline timeline = job.state.timeline;
-    if (request.reconnect) {
-      // It is still where it was when the job was resized.
+    if (request.reconnect || continues_run(job, member, at, request.cursor.position)) {
       timeline.resume(at, request.cursor.position);
     } else {
       // It comes with all the ranks that there are now.
       timeline.redeal(at, request.cursor.position);
-      job.left.clear();
-      job.state.frontiers.start_again(job.state.timeline.num_shards());
+      job.membership.start_again(job.state.timeline.num_shards());
       job.starts_by_ledger = false;
     }
     if (timeline.gapless()) job.state.timeline = std::move(timeline);
     job.record_is_old = true;
     return {};
   }
-  job.left.clear();
-  job.state.frontiers.clear();
+  job.membership.clear();
   job.state.moves.clear();
-  job.awaited.clear();
   job.began.reset();
   job.gathered = false;
   job.rewind_ledger(
@@ -99,15 +117,16 @@ Status Sessions::place_first(Job& job, const delivery::AttachRequest& request,
 
 Result<Sessions::Place> Sessions::place_of(Job& job, job::Member member,
                                            const delivery::AttachRequest& request) {
-  const auto was = job.left.find(member);
+  const auto* const known = job.membership.find(member);
+  const auto* const was = known != nullptr && known->has_left() ? &known->progress : nullptr;
   const job::StepAt at = cursor_step(request.cursor);
   if (request.moves) job.state.move_count = std::max(job.state.move_count, *request.moves);
   std::optional<std::uint32_t> done = request.moves;
   // A cursor that was written by hand, or a state_dict() from before moves were counted, has none.
-  if (!done && was != job.left.end()) done = was->second.moves;
+  if (!done && was != nullptr) done = was->moves;
   if (const Move* const next = next_move(job, done, request)) {
     // Those who are away may start from as far back.
-    for (auto& [away, left] : job.left) left.moves = std::min(left.moves, *done);
+    job.membership.limit_moves(*done);
     if (request.start != wire::StartMode::kCursor || at >= next->from)
       return Place{.at = next->to, .moves = next->number, .passage = next->number};
     SPDLD_TRY(check_cursor(job, next->before, request));
@@ -115,9 +134,9 @@ Result<Sessions::Place> Sessions::place_of(Job& job, job::Member member,
         .at = at, .position = request.cursor.position, .moves = *done, .passage = next->after};
   }
   // It alone comes back, while others go on.
-  if (request.start == wire::StartMode::kLedger && was != job.left.end())
+  if (request.start == wire::StartMode::kLedger && was != nullptr)
     return Place{
-        .at = was->second.acked, .moves = job.state.move_count, .passage = job.state.last_move};
+        .at = was->released, .moves = job.state.move_count, .passage = job.state.last_move};
   if (request.start != wire::StartMode::kCursor) {
     // The ledger moves on while some of a new run are yet to come.
     const bool recorded = request.start == wire::StartMode::kLedger && !job.starts_by_ledger &&
@@ -133,11 +152,10 @@ Result<Sessions::Place> Sessions::place_of(Job& job, job::Member member,
                     .moves = job.state.move_count,
                     .passage = job.state.last_move};
   // The consumer knows best; where the record says something else, that is told.
-  const job::StepAt known = was != job.left.end() ? was->second.acked : job.ledger.at;
-  if (!request.reconnect && job.ledger.kept_unix_ms > 0 && at != known) {
+  const job::StepAt kept = was != nullptr ? was->released : job.ledger.at;
+  if (!request.reconnect && job.ledger.kept_unix_ms > 0 && at != kept) {
     job.ledger.conflict = "shard " + std::to_string(member.shard) + " goes on at " +
-                          place_text(at) + " by its own cursor; the ledger had " +
-                          place_text(known);
+                          place_text(at) + " by its own cursor; the ledger had " + place_text(kept);
     log::info(about(job.key), "job '{}' on pipeline '{}': {}", job.key.job, job.key.pipeline,
               job.ledger.conflict);
   }

@@ -215,9 +215,8 @@ Result<JobPtr> Sessions::rebuild(const store::StoredJob& stored,
     job->state.last_move = move.number;
   }
   job->state.move_count = std::max(stored.move_count, job->state.last_move);
-  job->awaited = {stored.live.begin(), stored.live.end()};
+  job->membership.restore(stored.members);
   job->roll->reset(stored.done);
-  job->state.frontiers.restore(stored.frontiers);
   // The old listing was never written to disk, so the dataset was listed anew. The new listing
   // counts from now on.
   job->record_is_old =
@@ -319,7 +318,7 @@ Result<JobPtr> Sessions::revive(const job::JobKey& key, const delivery::AttachRe
     return tl::unexpected<Status>(job.error().with_context("job '" + key.job + "' cannot go on"));
   log::info(about(key), "job '{}' on pipeline '{}' restored from its record: it was at {}", key.job,
             key.pipeline, place_text((*job)->here()));
-  if (stored->ended) (*job)->awaited.clear();
+  if (stored->ended) (*job)->membership.stop_expecting();
   return *job;
 }
 
@@ -338,10 +337,9 @@ Result<JobPtr> Sessions::inherit(store::StoredJob stored, const delivery::Attach
   stored.start.step = 0;
   stored.replicas = request.replicas;
   stored.incarnation = request.incarnation;
-  stored.live.clear();
+  stored.members.clear();
   stored.done.clear();
   stored.moves.clear();
-  stored.frontiers.clear();
   auto job = rebuild(stored, reader);
   if (!job)
     return tl::unexpected<Status>(

@@ -267,7 +267,7 @@ void Sessions::exited(delivery::Connection& connection) {
 void Sessions::leave(const SessionPtr& session, bool done) {
   session->closed = true;
   session->gpu.reset();  // there will be no consumer to have it
-  if (session->job == nullptr) return;
+  if (session->job == nullptr) return stop_waiting(session);
   Job& job = *session->job;
   const auto held = job.members.find(session->member);
   if (held == job.members.end() || held->second != session) return;
@@ -282,14 +282,12 @@ void Sessions::end_job(const JobPtr& ended) {
   Job& job = *ended;
   if (job.is_written) return;  // end_change() does it
   // All have said good-bye: what their run was yet to do is no matter of the next one.
-  if (job.awaited.empty() && !job.left.empty() &&
-      std::all_of(job.left.begin(), job.left.end(),
-                  [](const auto& was) { return was.second.done; }))
+  if (!job.membership.expected() && job.membership.anyone_left() && job.membership.all_done())
     job.state.moves.clear();
   if (job.declared || job.changes() || !runs(ended)) return;
   streams_.forget(job.tag);
   job.settle_moves();
-  if (!job.left.empty()) {
+  if (job.membership.anyone_left()) {
     store::StoredEnd end{.end = job.end(), .view = job.view(), .stages = stages_of(job)};
     end.view.ledger.at = job.acknowledged().at;
     end.view.rows_per_s.reset();
@@ -322,6 +320,7 @@ void Sessions::drop_job(const JobPtr& job) {
     if (phase->cache_use != nullptr) phase->cache_use->end();
   }
   jobs_.erase(job->key);
+  attach_again_waiting(*job);
 }
 
 void Sessions::keep_privately(const Job& job, store::StoredEnd end) {

@@ -255,15 +255,17 @@ class Sessions final : public delivery::DataService {
   pipeline::PipelinePtr look_at_data(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
   // The job that the request means, and the session's place in it. `revived` is what is known of it
   // from before, if anything is; `pipeline` is what it has otherwise, as the request wants it.
-  Status claim(const SessionPtr& session, const job::JobKey& key,
-               const Result<pipeline::PipelinePtr>& pipeline,
-               const delivery::AttachRequest& request, const JobPtr& revived,
-               const stream::Readings& readings) SPDLD_EXCLUDES(mutex_);
-  Status claim(const SessionPtr& session, const job::JobKey& key,
-               const Result<pipeline::PipelinePtr>& pipeline,
-               const delivery::AttachRequest& request, const JobPtr& revived,
-               const stream::Readings& readings, const std::optional<store::StoredPosition>& ledger,
-               KeptFailures failures) SPDLD_REQUIRES(mutex_);
+  // False: it waits, and try_attach() is called again for it.
+  Result<bool> claim(const SessionPtr& session, const job::JobKey& key,
+                     const Result<pipeline::PipelinePtr>& pipeline,
+                     const delivery::AttachRequest& request, const JobPtr& revived,
+                     const stream::Readings& readings) SPDLD_EXCLUDES(mutex_);
+  Result<bool> claim(const SessionPtr& session, const job::JobKey& key,
+                     const Result<pipeline::PipelinePtr>& pipeline,
+                     const delivery::AttachRequest& request, const JobPtr& revived,
+                     const stream::Readings& readings,
+                     const std::optional<store::StoredPosition>& ledger, KeptFailures failures)
+      SPDLD_REQUIRES(mutex_);
   // Whether there is no such job, or the request's restart takes its place.
   bool makes_job(const job::JobKey& key, const delivery::AttachRequest& request) const
       SPDLD_REQUIRES(mutex_);
@@ -328,8 +330,19 @@ class Sessions final : public delivery::DataService {
                             const std::string& order, job::StepAt at, std::uint64_t position);
   static Result<Place> place_of(Job& job, job::Member member,
                                 const delivery::AttachRequest& request);
+  // Whether a fresh rank's shard enters the run of those who have left, so that one of them must
+  // come back first, or another one of their shards begin a new run: else it would depend on who
+  // comes first which rows it has.
+  bool waits_for_others(const Job& job, const delivery::AttachRequest& request) const
+      SPDLD_REQUIRES(mutex_);
+  void attach_again_waiting(Job& job) SPDLD_REQUIRES(mutex_);
+  void stop_waiting(const SessionPtr& session) SPDLD_REQUIRES(mutex_);
+  // Whether the run goes on at a cursor's place as it is. If not, all ranks have gone back to a
+  // saved state, or have come in another world, and what follows is dealt out anew.
+  static bool continues_run(const Job& job, std::optional<job::Member> member, job::StepAt at,
+                            std::uint64_t position);
   // The first consumer of a job, or of a new run of it, decides where all begin.
-  Status place_first(Job& job, const delivery::AttachRequest& request,
+  Status place_first(Job& job, job::Member member, const delivery::AttachRequest& request,
                      const std::optional<store::StoredPosition>& ledger) SPDLD_REQUIRES(mutex_);
 
   // Jobs and what is kept of them: records.cpp.
@@ -363,7 +376,7 @@ class Sessions final : public delivery::DataService {
   struct Unkept {
     struct Changed {
       JobPtr job;
-      std::vector<store::StoredFrontier> frontiers;  // in its record, as the next one is
+      std::vector<job::MemberRecord> members;  // in its record, as the next one is
       std::uint64_t last_failure = 0;
       std::size_t replaced = 0;
       bool new_run = false;
@@ -399,12 +412,16 @@ class Sessions final : public delivery::DataService {
   struct Change {
     JobPtr job;
     JobState next;
-    std::optional<Job::Acknowledged> ledger = std::nullopt;  // where it is sent, if it is
+    std::optional<job::StepAt> begins = std::nullopt;         // where it does, if it is at a step
+    std::optional<Job::Acknowledged> goes_to = std::nullopt;  // where the job is sent, if it is
+
+    // What becomes of its members by that.
+    void apply_to(job::Membership& members) const;
   };
   Change begin_change(const JobPtr& job) SPDLD_REQUIRES(mutex_, records_);
   // On disk when it returns.
-  Status write(Change& change) SPDLD_REQUIRES(records_) SPDLD_EXCLUDES(mutex_);
-  // If it was written, it counts from now on. A job that everybody has left meanwhile ends.
+  Status write(const Change& change) SPDLD_REQUIRES(records_) SPDLD_EXCLUDES(mutex_);
+  // If it was written, it counts from now on. A job that all have left meanwhile ends.
   void end_change(Change& change, const Status& written) SPDLD_REQUIRES(mutex_, records_);
   // Nothing of the job is being written any more: who waits may attach.
   void let_in(Job& job) SPDLD_REQUIRES(mutex_);

@@ -103,11 +103,9 @@ Status Sessions::check_feeds_all(const PlannedSwap& swap) {
   const std::string step = at_text(swap, "step:EPOCH/N");
   if (job.members.empty()) return {};
   for (std::uint32_t shard = 0; shard < job.state.timeline.num_shards(); ++shard) {
-    const job::Member first{.shard = shard, .replica = 0};
-    const auto member = job.members.lower_bound(first);
-    const auto was = job.left.lower_bound(first);
+    const auto member = job.members.lower_bound({.shard = shard, .replica = 0});
     if ((member != job.members.end() && member->first.shard == shard) ||
-        (was != job.left.end() && was->first.shard == shard))
+        job.membership.has_read(shard))
       continue;
     return Status(
         swap.by_consumer ? Code::kUnavailable : Code::kFailedPrecondition,  // a rank asks again
@@ -346,7 +344,7 @@ std::vector<store::StoredJob> Sessions::stored_after(const std::vector<PlannedSw
     } else {
       next.timeline.swap(swap.from, swap.phase, swap.planned);
     }
-    records.push_back(job.stored(next));
+    records.push_back(job.stored(next, job.membership));
     records.back().kept_unix_ms = unix_ms();
   }
   return records;
@@ -375,7 +373,7 @@ void Sessions::commit_swaps(const std::vector<PlannedSwap>& swaps) {
     job.pending.reset();
     job.state.vars = swap.vars;
     job.state.timeline.swap(swap.from, swap.phase, swap.planned);
-    job.record_is_old = true;  // what is on disk of its frontiers is of when it was written
+    job.record_is_old = true;  // what is on disk of its members is of when it was written
     job.forget_old_cuts();
     for (const auto& [member, session] : job.members) {
       if (session->consumer == nullptr) continue;

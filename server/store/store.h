@@ -17,6 +17,7 @@
 #include "job/job_key.h"
 #include "job/job_view.h"
 #include "job/member.h"
+#include "job/membership.h"
 #include "job/request.h"
 #include "job/step_at.h"
 #include "store/state_lock.h"
@@ -71,14 +72,6 @@ struct StoredMove {
   std::vector<StoredCut> before;
 };
 
-// Up to which step a consumer may have been given batches.
-struct StoredFrontier {
-  job::Member member;
-  job::StepAt at;
-
-  friend bool operator==(const StoredFrontier&, const StoredFrontier&) = default;
-};
-
 // What is told of a job that has ended.
 struct StoredEnd {
   job::EndView end = {};
@@ -106,9 +99,8 @@ struct StoredJob {
   std::vector<StoredCut> cuts;
   std::vector<StoredMove> moves = {};
   std::uint32_t move_count = 0;
-  std::vector<job::Member> live = {};  // that were attached when it was kept last
-  std::vector<job::Member> done = {};  // replicas that have said good-bye
-  std::vector<StoredFrontier> frontiers = {};
+  std::vector<job::MemberRecord> members = {};
+  std::vector<job::Member> done = {};           // replicas that have said good-bye
   std::optional<StoredEnd> end = std::nullopt;  // if it has ended
   // To be added to those that are kept already; reading a job brings none of them.
   std::vector<engine::LoggedFailure> failures = {};

@@ -170,8 +170,10 @@ Result<std::vector<job::JobKey>> Store::running_jobs(std::uint64_t unix_ms) {
   int state = statement.step();
   for (; state == SQLITE_ROW; state = statement.step()) {
     const auto job = parse_job(statement.text(3));
-    if (!job || job->ended || job->live.empty()) continue;  // told when its ranks ask for it
-    found.push_back(statement.key());
+    if (!job) continue;  // told when its ranks ask for it
+    job::Membership members;
+    members.restore(job->members);
+    if (!job->ended && members.expected()) found.push_back(statement.key());
   }
   if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
   return found;

@@ -144,13 +144,38 @@ StoredMove move_of(const json& value) {
           .before = cuts_of(value.at("before"))};
 }
 
-json json_of(const StoredFrontier& of) {
-  return {of.member.shard, of.member.replica, of.at.epoch, of.at.step};
+// By name. An array would take any number for one.
+const json& presences() {
+  using Presence = job::MemberRecord::Presence;
+  static const json known{{"here", Presence::kHere},
+                          {"expected", Presence::kExpected},
+                          {"away", Presence::kAway},
+                          {"done", Presence::kDone}};
+  return known;
 }
 
-StoredFrontier frontier_of(const json& value) {
-  return {.member = {value.at(0).get<std::uint32_t>(), value.at(1).get<std::uint32_t>()},
-          .at = {value.at(2).get<std::uint64_t>(), value.at(3).get<std::uint64_t>()}};
+json json_of(const job::MemberRecord& of) {
+  const json& known = presences();
+  return {{"shard", of.member.shard},
+          {"replica", of.member.replica},
+          {"is", std::find(known.begin(), known.end(), json(of.presence)).key()},
+          {"next", step_json(of.progress.next)},
+          {"released", step_json(of.progress.released)},
+          {"position", of.progress.released_position},
+          {"moves", of.progress.moves},
+          {"reserved", step_json(of.reserved)}};
+}
+
+job::MemberRecord member_record_of(const json& value) {
+  return {
+      .member = {value.at("shard").get<std::uint32_t>(), value.at("replica").get<std::uint32_t>()},
+      .presence =
+          presences().at(value.at("is").get<std::string>()).get<job::MemberRecord::Presence>(),
+      .progress = {.next = step_of(value.at("next")),
+                   .released = step_of(value.at("released")),
+                   .released_position = value.at("position").get<std::uint64_t>(),
+                   .moves = value.at("moves").get<std::uint32_t>()},
+      .reserved = step_of(value.at("reserved"))};
 }
 
 json json_of(const job::Member& member) { return json::array({member.shard, member.replica}); }
@@ -180,9 +205,8 @@ StoredJob job_of(const json& value) {
   job.cuts = cuts_of(value.at("cuts"));
   for (const json& move : value.at("moves")) job.moves.push_back(move_of(move));
   value.at("move_count").get_to(job.move_count);
-  job.live = members_of(value.at("live"));
+  for (const json& of : value.at("members")) job.members.push_back(member_record_of(of));
   job.done = members_of(value.at("done"));
-  for (const json& of : value.at("frontiers")) job.frontiers.push_back(frontier_of(of));
   return job;
 }
 
@@ -219,9 +243,8 @@ Result<std::string> job_text(const StoredJob& job) {
              {"cuts", list_of(job.cuts)},
              {"moves", list_of(job.moves)},
              {"move_count", job.move_count},
-             {"live", list_of(job.live)},
-             {"done", list_of(job.done)},
-             {"frontiers", list_of(job.frontiers)}};
+             {"members", list_of(job.members)},
+             {"done", list_of(job.done)}};
   if (job.batch_size) value["batch_size"] = *job.batch_size;
   return text_of(value, "job '" + job.key.job + "'");
 }

@@ -131,12 +131,14 @@ std::uint64_t Timeline::position_behind(job::StepAt at, std::uint64_t position) 
   return read_all ? cut.position : position;
 }
 
+bool Timeline::has(job::StepAt at, std::uint64_t position) const {
+  const source::Sharding known = sharding(at);
+  return at.step <= known.end_step() && known.position_of(at.step) == position_behind(at, position);
+}
+
 void Timeline::resume(job::StepAt at, std::uint64_t came_from) {
   if (drop_resumed(at)) rebase(index_at(at));
-  const std::uint64_t position = position_behind(at, came_from);
-  const source::Sharding known = sharding(at);
-  if (at.step > known.end_step() || known.position_of(at.step) != position)
-    resize(at, position, num_shards());
+  if (!has(at, came_from)) resize(at, position_behind(at, came_from), num_shards());
   close_gaps(at);
 }
 
@@ -244,6 +246,13 @@ job::StepAt Timeline::begin_of(std::uint32_t shard, job::StepAt at, bool anew) c
     }
   }
   return begin;
+}
+
+std::optional<job::StepAt> Timeline::end_of(std::uint32_t shard, job::StepAt at) const {
+  for (std::size_t i = index_at(at); i < cuts_.size(); ++i) {
+    if (shard >= cuts_[i].num_shards) return std::max(at, cuts_[i].from);
+  }
+  return std::nullopt;
 }
 
 std::uint64_t Timeline::end_step(std::uint64_t epoch) const {

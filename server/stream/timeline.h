@@ -56,6 +56,9 @@ class Timeline {
   // Phases for others of the same content, which another reader may have.
   void replace(const Readings& readings);
 
+  // Whether it has the step `at` begin at `position`; or whoever comes from there go on behind what
+  // is left out at that step.
+  bool has(job::StepAt at, std::uint64_t position) const;
   // Whether a job can go on at `at` from `position`: what a cursor or an older record says.
   Status check(job::StepAt at, std::uint64_t position) const;
   // Goes on so: by a cut of its own if `position` is not where this timeline has that step begin.
@@ -96,6 +99,8 @@ class Timeline {
   job::StepAt last_change() const;
   // The first step after `at` that begins another phase.
   std::optional<job::StepAt> next_phase(job::StepAt at) const;
+  // From where on, behind `at`, it has so few shards that this one is none of them.
+  std::optional<job::StepAt> end_of(std::uint32_t shard, job::StepAt at) const;
   // Where a consumer of the shard that would begin at `at` finds it: a resize may have brought it
   // later. With `anew`, it has no share in what was dealt out before the shard came last.
   job::StepAt begin_of(std::uint32_t shard, job::StepAt at, bool anew) const;

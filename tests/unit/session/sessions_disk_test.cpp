@@ -88,7 +88,7 @@ TEST_F(SlowDiskTest, KeepsARankFromBatchesBeyondWhatTheRecordSaysOfIt) {
     sent = view().batches;
     const auto record = store_->job({.uid = self_.uid, .job = "j", .pipeline = "q"});
     const job::ShardView at = shard(0);
-    EXPECT_LE((job::StepAt{at.epoch, at.step}), (*record)->frontiers.front().at);
+    EXPECT_LE((job::StepAt{at.epoch, at.step}), (*record)->members.front().reserved);
   }
   read(rank, 1);
   EXPECT_GT(sessions_->sessions(self_).front().batches, sent);

@@ -187,8 +187,8 @@ TEST_F(FrontiersTest, IsOnDiskBeforeAConsumersFirstBatch) {
   const Rank second = attach(ahead);
   second.batch();
   std::optional<job::StepAt> kept;
-  for (const store::StoredFrontier& of : on_disk().frontiers) {
-    if (of.member == job::Member{.shard = 1, .replica = 0}) kept = of.at;
+  for (const job::MemberRecord& of : on_disk().members) {
+    if (of.member == job::Member{.shard = 1, .replica = 0}) kept = of.reserved;
   }
   ASSERT_TRUE(kept);
   EXPECT_GT(*kept, (job::StepAt{0, 13}));

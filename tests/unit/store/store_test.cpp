@@ -218,7 +218,14 @@ TEST_F(StoreTest, KeepsAJobWithItsPhasesAndCuts) {
   job.phases[1].batch_size = 48;
   job.cuts = {{.from = {}, .position = 0, .num_shards = 2, .phase = 0},
               {.from = {3, 5}, .position = 640, .num_shards = 3, .phase = 1}};
-  job.live = {{0, 0}, {2, 1}};
+  using Presence = job::MemberRecord::Presence;
+  for (const Presence presence :
+       {Presence::kHere, Presence::kExpected, Presence::kAway, Presence::kDone})
+    job.members.push_back(
+        {.member = {2, static_cast<std::uint32_t>(job.members.size())},
+         .presence = presence,
+         .progress = {.next = {3, 7}, .released = {3, 5}, .released_position = 640, .moves = 1},
+         .reserved = {3, 9}});
   job.done = {{0, 1}, {2, 3}};
   ASSERT_TRUE(open()->put_jobs({job}).ok());
   const auto kept = open()->declared_jobs();
@@ -245,7 +252,7 @@ TEST_F(StoreTest, KeepsAJobWithItsPhasesAndCuts) {
   EXPECT_EQ(same.cuts[1].position, 640U);
   EXPECT_EQ(same.cuts[1].num_shards, 3U);
   EXPECT_EQ(same.cuts[1].phase, 1U);
-  EXPECT_EQ(same.live, job.live);
+  EXPECT_EQ(same.members, job.members);
 }
 
 TEST_F(StoreTest, KeepsTheHistoryOfAPipelineAndForgetsItWithThePipeline) {
