@@ -40,23 +40,23 @@ bool Membership::has_read(std::uint32_t shard) const {
   });
 }
 
-bool Membership::has_read_up_to(std::uint32_t shard, StepAt until) const {
-  bool any = false;
-  for (auto of = entries_.lower_bound({shard, 0}); of != entries_.end() && of->first.shard == shard;
-       ++of) {
-    const Progress& progress = of->second.progress;
-    if ((of->second.presence == Presence::kDone ? progress.next : progress.released) < until)
-      return false;
-    any = true;
-  }
-  return any;
+std::optional<StepAt> Membership::released(std::uint32_t shard) const {
+  return least_released(entries_.lower_bound({shard, 0}), entries_.lower_bound({shard + 1, 0}));
 }
 
-std::optional<StepAt> Membership::released(std::optional<Member> member) const {
-  if (const Entry* const known = member ? find(*member) : nullptr) return known->progress.released;
+std::optional<StepAt> Membership::least_released() const {
+  return least_released(entries_.begin(), entries_.end());
+}
+
+std::optional<StepAt> Membership::least_released(Entries::const_iterator from,
+                                                 Entries::const_iterator until) {
   std::optional<StepAt> least;
-  for (const auto& [other, entry] : entries_)
-    least = least ? std::min(*least, entry.progress.released) : entry.progress.released;
+  for (auto known = from; known != until; ++known) {
+    const Progress& progress = known->second.progress;
+    const StepAt at =
+        known->second.presence == Presence::kDone ? progress.next : progress.released;
+    least = least ? std::min(*least, at) : at;
+  }
   return least;
 }
 

@@ -80,7 +80,8 @@ class Membership {
     bool has_left() const { return was_here && presence != Presence::kHere; }
   };
 
-  const std::map<Member, Entry>& entries() const { return entries_; }
+  using Entries = std::map<Member, Entry>;
+  const Entries& entries() const { return entries_; }
   const Entry* find(Member member) const;
   // Who was here when an earlier daemon died, and has not come back yet; none: nobody.
   std::optional<Member> expected() const;
@@ -90,12 +91,10 @@ class Membership {
   bool all_done() const;
   // A replica of the shard has left whose progress is known.
   bool has_read(std::uint32_t shard) const;
-  // The shard was read up to `until`: each member that had it has given back everything before, or
-  // has said good-bye when it had been sent that.
-  bool has_read_up_to(std::uint32_t shard, StepAt until) const;
-  // Everything before has been given back by the member, or, where nothing is known of that one, by
-  // each that is known; none is: nothing.
-  std::optional<StepAt> released(std::optional<Member> member) const;
+  // Everything before has been given back by all that are known of the shard, or was sent to those
+  // who have said good-bye; nobody is known: nothing.
+  std::optional<StepAt> released(std::uint32_t shard) const;
+  std::optional<StepAt> least_released() const;  // of all shards
   // The first step that no member has been sent; none has been sent any: nothing.
   std::optional<StepAt> furthest() const;
 
@@ -132,7 +131,10 @@ class Membership {
   void restore(const std::vector<MemberRecord>& record);
 
  private:
-  std::map<Member, Entry> entries_;
+  static std::optional<StepAt> least_released(Entries::const_iterator from,
+                                              Entries::const_iterator until);
+
+  Entries entries_;
   std::uint64_t lead_ = kFirstLead;
 };
 

@@ -153,17 +153,24 @@ Result<JobPtr> Sessions::join_job(const job::JobKey& key,
   return job;
 }
 
+// Who comes back to a shard that a resize takes away still has the steps before: as a process that
+// goes on, or one in its place that goes back to nothing that was read by then.
+bool Sessions::finishes_shard(const Job& job, const delivery::AttachRequest& request) {
+  if (request.start != wire::StartMode::kCursor || !request.shard) return false;
+  const stream::Timeline& timeline =
+      job.timeline_after(request.moves.value_or(job.state.move_count));
+  const job::StepAt at{request.cursor.epoch, request.cursor.step};
+  const std::uint32_t num_shards = timeline.sharding(at).segment().num_shards;
+  if (*request.shard < timeline.num_shards() || *request.shard >= num_shards) return false;
+  if (request.reconnect) return true;
+  const auto read = job.membership.released(*request.shard);
+  return request.num_shards == num_shards && timeline.has(at, request.cursor.position) && read &&
+         at >= *read;
+}
+
 Status Sessions::check_shard(const Job& job, const delivery::AttachRequest& request) {
   const std::uint32_t num_shards = job.state.timeline.num_shards();
-  if (!request.shard || *request.shard < num_shards) return {};
-  // Who comes back to a shard that is left out from some step on still has the steps before.
-  const job::StepAt at{request.cursor.epoch, request.cursor.step};
-  if (request.reconnect && request.start == wire::StartMode::kCursor &&
-      *request.shard < job.timeline_after(request.moves.value_or(job.state.move_count))
-                           .sharding(at)
-                           .segment()
-                           .num_shards)
-    return {};
+  if (!request.shard || *request.shard < num_shards || finishes_shard(job, request)) return {};
   return Status(Code::kInvalidArgument,
                 "job '" + job.key.job + "' has " + counted(num_shards, "shard") +
                     (num_shards == 1 ? ", 0" : ", 0 to " + std::to_string(num_shards - 1)) +
@@ -181,7 +188,7 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
   };
   // Who lost its connection cannot know of what was done to the job since then, and is told by the
   // answer.
-  const bool back = request.reconnect;
+  const bool back = request.reconnect || finishes_shard(job, request);
   if (request.replicas != job.replicas)
     return differs("replicas", job.replicas, request.replicas, "give the job's (replicas=)");
   if (request.num_shards && *request.num_shards != job.state.timeline.num_shards() && !back)

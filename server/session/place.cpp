@@ -40,15 +40,15 @@ bool Sessions::continues_run(const Job& job, std::optional<job::Member> member, 
                              std::uint64_t position) {
   const stream::Timeline& timeline = job.state.timeline;
   if (!timeline.has(at, position)) return false;
-  if (at < job.membership.released(member).value_or(job::kNever)) return false;  // it goes back
-  // Nobody comes any more for a shard that a resize takes away: its steps up to there are read
-  // by now, or never.
+  const auto read = member ? job.membership.released(member->shard) : std::nullopt;
+  if (at < (read ? read : job.membership.least_released()).value_or(job::kNever)) return false;
+  // Shards that a resize takes away behind it: if none of them was read beyond the cursor, all have
+  // stopped there, and the others take over. Else who reads them may be yet to come back.
   const std::uint32_t shards = timeline.sharding(at).segment().num_shards;
   for (std::uint32_t shard = timeline.num_shards(); shard < shards; ++shard) {
-    if (!job.membership.has_read_up_to(shard, timeline.end_of(shard, at).value_or(at)))
-      return false;
+    if (const auto others = job.membership.released(shard); others && *others > at) return true;
   }
-  return true;
+  return shards <= timeline.num_shards();
 }
 
 Status Sessions::place_first(Job& job, job::Member member, const delivery::AttachRequest& request,

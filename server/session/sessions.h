@@ -312,6 +312,7 @@ class Sessions final : public delivery::DataService {
                           KeptFailures failures) SPDLD_REQUIRES(mutex_);
   static Status check_facts(const Job& job, const delivery::AttachRequest& request);
   static Status check_shard(const Job& job, const delivery::AttachRequest& request);
+  static bool finishes_shard(const Job& job, const delivery::AttachRequest& request);
   static Status taken_by(const Session& holder, const Job& job, const Session& asks);
   Status claim_shard(const SessionPtr& session, const JobPtr& job,
                      const delivery::AttachRequest& request) SPDLD_REQUIRES(mutex_);

@@ -115,17 +115,19 @@ TEST(Membership, KnowsWhetherAllHaveSaidGoodBye) {
 
 TEST(Membership, KnowsUpToWhereAShardWasRead) {
   Membership members;
-  EXPECT_FALSE(members.has_read_up_to(1, {0, 24})) << "nobody has";
+  EXPECT_EQ(members.released(1), std::nullopt) << "by nobody";
   members.begin(kShard1, {0, 0}, false);
   members.reach(kShard1, {.next = {0, 24}, .released = {0, 23}}, 0, 24);
-  EXPECT_FALSE(members.has_read_up_to(1, {0, 24})) << "it has not given all back";
+  EXPECT_EQ(members.released(1), (StepAt{0, 23}));
   members.leave(kShard1, false);
-  EXPECT_FALSE(members.has_read_up_to(1, {0, 24})) << "it was killed, with a batch in hand";
+  EXPECT_EQ(members.released(1), (StepAt{0, 23})) << "it was killed, with a batch in hand";
   members.leave(kShard1, true);
-  EXPECT_TRUE(members.has_read_up_to(1, {0, 24}));
-  EXPECT_FALSE(members.has_read_up_to(1, {0, 25}));
+  EXPECT_EQ(members.released(1), (StepAt{0, 24}));
   read(members, {.shard = 1, .replica = 1}, {0, 0}, 3);
-  EXPECT_FALSE(members.has_read_up_to(1, {0, 24})) << "its other replica has not";
+  EXPECT_EQ(members.released(1), (StepAt{0, 3})) << "its other replica has not come so far";
+  EXPECT_EQ(members.released(0), std::nullopt);
+  read(members, kShard0, {0, 0}, 2);
+  EXPECT_EQ(members.least_released(), (StepAt{0, 2}));
 }
 
 TEST(Membership, ExpectsWhoWasHereWhenADaemonDied) {
