@@ -53,8 +53,7 @@ std::optional<StepAt> Membership::least_released(Entries::const_iterator from,
   std::optional<StepAt> least;
   for (auto known = from; known != until; ++known) {
     const Progress& progress = known->second.progress;
-    const StepAt at =
-        known->second.presence == Presence::kDone ? progress.next : progress.released;
+    const StepAt at = known->second.presence == Presence::kDone ? progress.next : progress.released;
     least = least ? std::min(*least, at) : at;
   }
   return least;
@@ -75,16 +74,22 @@ void Membership::begin(Member member, StepAt at, bool by_cursor) {
   entry.returns = false;
   entry.progress.next = entry.progress.released = at;
   entry.frontier = instead ? at : std::max(entry.frontier, at);
-  entry.turn = entry.batches = entry.paced_batches = 0;
+  entry.sent = {};
+  entry.paced_batches = entry.ahead = 0;
 }
 
-void Membership::reach(Member member, const Progress& progress, std::uint64_t turn,
-                       std::uint64_t batches) {
+void Membership::reach(Member member, const Progress& progress, const Sent& sent,
+                       std::uint64_t ahead) {
   Entry& entry = entries_[member];
   entry.progress = progress;
-  entry.frontier = turn == entry.turn ? std::max(entry.frontier, progress.next) : progress.next;
-  entry.turn = turn;
-  entry.batches = batches;
+  if (sent.turn == entry.sent.turn) {
+    entry.frontier = std::max(entry.frontier, progress.next);
+  } else {
+    entry.frontier = progress.next;
+    entry.reserved.reset();
+  }
+  entry.sent = sent;
+  entry.ahead = ahead;
 }
 
 void Membership::leave(Member member, bool done) {
@@ -136,7 +141,8 @@ std::vector<MemberRecord> Membership::record(const Further& further) const {
     record.push_back({.member = member,
                       .presence = entry.presence,
                       .progress = entry.progress,
-                      .reserved = is_here ? further(entry.frontier, lead_) : entry.frontier});
+                      .reserved = is_here ? further(entry.frontier, std::max(lead_, entry.ahead))
+                                          : entry.frontier});
   }
   return record;
 }
@@ -152,8 +158,8 @@ bool Membership::outruns_record(const Further& further, bool paces) {
   if (paces) {
     std::uint64_t pace = 0;
     for (auto& [member, entry] : entries_) {
-      pace = std::max(pace, entry.batches - entry.paced_batches);
-      entry.paced_batches = entry.batches;
+      pace = std::max(pace, entry.sent.batches - entry.paced_batches);
+      entry.paced_batches = entry.sent.batches;
     }
     // A job that slows down may be fast again soon.
     lead_ = std::clamp(std::max(kLeadSeconds * pace, lead_ / 2), kLeastLead, kMostLead);

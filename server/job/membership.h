@@ -22,6 +22,12 @@ struct Progress {
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 
+// How much a member was sent since it began.
+struct Sent {
+  std::uint64_t turn = 0;  // so many times it went elsewhere
+  std::uint64_t batches = 0;
+};
+
 // What is on disk of a member.
 struct MemberRecord {
   enum class Presence : std::uint8_t {
@@ -71,9 +77,9 @@ class Membership {
     bool was_here = true;  // since this daemon runs: the others' progress may be older than the run
     // All ranks have started again from a saved state, and this one is not back.
     bool returns = false;
-    std::uint64_t turn = 0;
-    std::uint64_t batches = 0;
-    std::uint64_t paced_batches = 0;                // of them, a second ago
+    Sent sent;
+    std::uint64_t paced_batches = 0;  // of these, a second ago
+    std::uint64_t ahead = 0;
     std::optional<StepAt> reserved = std::nullopt;  // on disk
 
     // Its progress is known, and it is not here.
@@ -101,8 +107,8 @@ class Membership {
   // A member begins at `at`. `by_cursor`: it says itself where it is, which counts instead of what
   // is known of a member that was expected, or that started again with all.
   void begin(Member member, StepAt at, bool by_cursor);
-  // `turn` grows with each time that it went elsewhere since it began, `batches` with each batch.
-  void reach(Member member, const Progress& progress, std::uint64_t turn, std::uint64_t batches);
+  // It may be sent `ahead` more batches before the record is written again.
+  void reach(Member member, const Progress& progress, const Sent& sent, std::uint64_t ahead);
   // It is here no more. `done`: it has said good-bye.
   void leave(Member member, bool done);
   // No member that left is known to have gone along with more moves.

@@ -170,8 +170,8 @@ void Consumer::pump() {
     }
     send(*taken);
     ++to_send_.step;
-    if (batches_ < ask_at_) continue;
-    ask_at_ = kNoAsk;
+    if (!ask_at_ || batches_ < *ask_at_) continue;
+    ask_at_.reset();
     ask_for_grant_();
   }
 }
@@ -292,10 +292,17 @@ void Consumer::release(std::uint64_t id) {
   pool->freed();
 }
 
-void Consumer::grant(std::uint64_t sent, std::uint64_t ahead) {
+void Consumer::grant(std::uint64_t turn, std::uint64_t sent, std::uint64_t ahead) {
   MutexLock lock(mutex_);
+  if (turn != turn_) return;  // it is elsewhere since, and has asked again
   granted_ = std::max(granted_, sent + ahead);
   ask_at_ = std::max(batches_ + 1, sent + ahead / 2);
+  pump();
+}
+
+void Consumer::grant_all() {
+  MutexLock lock(mutex_);
+  granted_ = kUnlimited;
   pump();
 }
 
@@ -332,6 +339,7 @@ void Consumer::failed(const engine::StreamFailure& failure, const stream::Stream
 }
 
 void Consumer::end(bool away) {
+  let_streams_go_on();  // others may read them
   MutexLock lock(mutex_);
   ended_ = true;
   const job::Member member{shard_, replica_};
@@ -386,7 +394,8 @@ std::string Consumer::waits_for() const {
   }
   if (holds_) return "its job is being changed, and that is not on disk yet";
   if (batches_ >= granted_)
-    return "where its job is must be on disk first, and the disk of state_dir takes its time";
+    return std::string(alone_ ? "its pipeline" : "where its job is") +
+           " must be on disk first, and the disk of state_dir takes its time";
   if (pending_ && to_send_ >= pending_->first())
     return "another version of the pipeline begins here, and its apply is not on disk yet";
   return legs_.empty() ? std::string() : legs_.front().stream->waits_for(holder());
@@ -439,7 +448,8 @@ Consumer::View Consumer::view() const {
             .bad_releases = bad_releases_,
             .moves = moves_seen_,
             .turn = turn_,
-            .asks = ask_at_ == kNoAsk && granted_ != kNoAsk,
+            .asks = !ask_at_ && granted_ != kUnlimited,
+            .ahead = granted_ == kUnlimited ? 0 : granted_ - batches_,
             .resized_away = resized_away_,
             .waiting = waiting_};
   view.acked_position = timeline_.position_of(view.acked);

@@ -37,6 +37,9 @@ struct Jump {
   std::uint32_t moves = 0;    // of the job, this one included
 };
 
+// Batches that a consumer may be sent.
+inline constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
+
 struct ConsumerOptions {
   stream::Timeline timeline;  // the job's
   std::optional<stream::Timeline> own =
@@ -54,10 +57,11 @@ struct ConsumerOptions {
   bool alone = false;              // in its job, for ever: nobody keeps step with it
   std::uint32_t passage = 0;       // of the job, that `start` is in
   std::vector<Jump> jumps = {};    // yet to come, one after the other
-  // So many batches may be sent to it until grant(): 0 until its job's record says that it reads.
-  std::uint64_t granted = std::numeric_limits<std::uint64_t>::max();
-  // Called under the consumer's lock where it begins with none, and where half are sent. Returns at
-  // once.
+  // The consumer may be sent this many batches in all; grant() raises it. 0 until a record on disk
+  // names the consumer.
+  std::uint64_t granted = kUnlimited;
+  // Called under the consumer's lock where it may be sent none, and where it has been sent half.
+  // Returns at once.
   std::function<void()> ask_for_grant = nullptr;
   std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made
   bool last_known = false;        // open_epochs is the job's end, not a gate that will open
@@ -109,8 +113,10 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   // What is connected from now on, of a pipeline that delivers to GPUs, is read there.
   void read_on(delivery::DeviceMemoryPtr gpu) SPDLD_EXCLUDES(mutex_);
   bool has_gpu() const SPDLD_EXCLUDES(mutex_);
-  // The record on disk allows `ahead` more batches than the `sent` that View::batches told of.
-  void grant(std::uint64_t sent, std::uint64_t ahead) SPDLD_EXCLUDES(mutex_);
+  // The record on disk allows `ahead` more batches than the `sent` that View::batches told of, if
+  // View::turn was `turn` then.
+  void grant(std::uint64_t turn, std::uint64_t sent, std::uint64_t ahead) SPDLD_EXCLUDES(mutex_);
+  void grant_all() SPDLD_EXCLUDES(mutex_);
   void open_epochs(std::uint64_t count, bool last_known) SPDLD_EXCLUDES(mutex_);
   // The first step that nothing has been begun of. Nothing further is begun until go_on(); where
   // the consumer asks to go meanwhile, it goes then.
@@ -170,6 +176,7 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
     std::uint32_t moves = 0;    // of the job, that its process is known to have gone along with
     std::uint64_t turn = 0;     // so many times it went elsewhere since it attached
     bool asks = false;          // for more batches than grant() has allowed
+    std::uint64_t ahead = 0;    // so many it may be sent without another grant()
     bool resized_away = false;  // it has been sent all that its shard ever had
     delivery::WaitedNotice waiting;  // as it said last; zeros of a client that says nothing
   };
@@ -229,7 +236,8 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   };
 
   void pump() SPDLD_REQUIRES(mutex_);
-  bool tell_epoch_end() SPDLD_REQUIRES(mutex_);  // false: there is nothing to tell for now
+  void let_streams_go_on() SPDLD_EXCLUDES(mutex_);  // that hold() has held
+  bool tell_epoch_end() SPDLD_REQUIRES(mutex_);     // false: there is nothing to tell for now
   // The consumer hears what the leg that it is on now is made of, and what it needs no more.
   void take_up_leg() SPDLD_REQUIRES(mutex_);
   // Tells the consumer of the arena and the layout of the batches that it reads of `stream`.
@@ -338,9 +346,9 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   bool resized_away_ SPDLD_GUARDED_BY(mutex_) = false;
   bool told_last_ SPDLD_GUARDED_BY(mutex_) = false;  // that the job has no further epoch
   std::uint64_t batches_ SPDLD_GUARDED_BY(mutex_) = 0;
-  std::uint64_t granted_ SPDLD_GUARDED_BY(mutex_);  // of these
-  static constexpr std::uint64_t kNoAsk = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t ask_at_ SPDLD_GUARDED_BY(mutex_) = kNoAsk;  // it has asked, or need not
+  std::uint64_t granted_ SPDLD_GUARDED_BY(mutex_);  // it may be sent so many in all
+  // It asks for more when so many have been sent. None: it has asked.
+  std::optional<std::uint64_t> ask_at_ SPDLD_GUARDED_BY(mutex_);
   std::uint64_t rows_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t bad_releases_ SPDLD_GUARDED_BY(mutex_) = 0;
   delivery::WaitedNotice waiting_ SPDLD_GUARDED_BY(mutex_);

@@ -134,6 +134,12 @@ Status Consumer::go_to(job::StepAt to, stream::Timeline timeline) {
   ++turn_;
   told_last_ = false;
   timeline_ = std::move(timeline);
+  // The record on disk does not reach there.
+  if (to > to_send_ && granted_ != kUnlimited) {
+    granted_ = batches_;
+    ask_at_.reset();
+    ask_for_grant_();
+  }
   to_send_ = to;
   const job::StepAt at = timeline_.settled(to);
   std::optional<Pending> pending = std::exchange(pending_, std::nullopt);
@@ -240,13 +246,17 @@ job::StepAt Consumer::hold() {
   return frontier;
 }
 
-void Consumer::go_on() {
+void Consumer::let_streams_go_on() {
   std::vector<std::shared_ptr<stream::Stream>> held;
   {
     MutexLock lock(mutex_);
     held.swap(held_);
   }
   for (const auto& stream : held) stream->go_on();
+}
+
+void Consumer::go_on() {
+  let_streams_go_on();
   MutexLock lock(mutex_);
   holds_ = false;
   const auto seek = std::exchange(delayed_, std::nullopt);

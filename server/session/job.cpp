@@ -139,20 +139,20 @@ void Job::note_left(const Session& session, bool done) {
   membership.leave(session.member, done || session.consumer->view().resized_away);
 }
 
-void Job::note_progress(const Session& session) {
+bool Job::note_progress(const Session& session) {
   const Consumer::View view = session.consumer->view();
   membership.reach(session.member,
                    {.next = view.next,
                     .released = view.acked,
                     .released_position = view.acked_position,
                     .moves = view.moves},
-                   view.turn, view.batches);
-  record_is_old = record_is_old || view.asks;
+                   {.turn = view.turn, .batches = view.batches}, view.ahead);
+  return view.asks;
 }
 
 void Job::note_progress() {
   for (const auto& [member, session] : members) {
-    if (session->consumer != nullptr) note_progress(*session);
+    if (session->consumer != nullptr && note_progress(*session)) record_is_old = true;
   }
 }
 

@@ -152,7 +152,7 @@ class Job final : public stream::FailureJudge {
   // It goes on there as if it had never been further.
   void rewind_ledger(Acknowledged to);
   // A swap is prepared, or a change is being written to the disk.
-  bool changes() const { return pending || tuning != nullptr || is_written; }
+  bool changes() const { return pending || tuning != nullptr || being_written; }
   // Takes down how far those that are here were given steps.
   void note_progress();
   // Whether they will soon be further than its record on disk says. `paces`: a second has passed
@@ -198,7 +198,7 @@ class Job final : public stream::FailureJudge {
   std::optional<std::uint64_t> batch_size;
   JobState state;
   // A change of it is being written to the disk: nobody attaches meanwhile.
-  bool is_written = false;
+  bool being_written = false;
   bool starts_by_ledger = false;  // all who ask for the ledger's place begin at state.start
   std::map<job::Member, SessionPtr> members;
   // Attaches that wait for another member to come: it says where they begin.
@@ -235,7 +235,7 @@ class Job final : public stream::FailureJudge {
 
  private:
   bool gone_along(const Move& move) const;
-  void note_progress(const Session& session);
+  bool note_progress(const Session& session);  // whether it asks for more batches
 };
 using JobPtr = std::shared_ptr<Job>;
 

@@ -10,6 +10,17 @@
 #include "session/sessions.h"
 
 namespace spdld::session {
+namespace {
+
+// What has failed in a running job, and is not on disk yet.
+void add_unkept(const Job& job, KeptFailures& failures) {
+  for (const std::uint64_t item : job.failures.replaced_behind(job.replaced_kept))
+    failures.replaced.insert(item);
+  const std::vector<engine::LoggedFailure> unkept = job.failures.behind(failures.last);
+  if (!unkept.empty()) failures.last = unkept.back().number;
+}
+
+}  // namespace
 
 Result<bool> Sessions::claim(const SessionPtr& session, const job::JobKey& key,
                              const Result<pipeline::PipelinePtr>& pipeline,
@@ -24,11 +35,20 @@ Result<bool> Sessions::claim(const SessionPtr& session, const job::JobKey& key,
   if (request.job.empty()) failures.emplace();
   for (;; failures = kept_failures(key)) {
     MutexLock lock(mutex_);
-    await_written(key);
+    if (waits_for_write(key, session, request)) return false;
     if (failures || !makes_job(key, request))
       return claim(session, key, pipeline, request, revived, readings, ledger,
                    std::move(failures).value_or(KeptFailures()));
   }
+}
+
+bool Sessions::waits_for_write(const job::JobKey& key, const SessionPtr& session,
+                               const delivery::AttachRequest& request) {
+  const auto known = jobs_.find(key);
+  if (known == jobs_.end() || !known->second->being_written) return false;
+  session->connection->send_progress(0, 0, "its job is being changed, and that is not on disk yet");
+  known->second->waiting.push_back({session, request});
+  return true;
 }
 
 bool Sessions::makes_job(const job::JobKey& key, const delivery::AttachRequest& request) const {
@@ -48,7 +68,6 @@ Result<bool> Sessions::claim(const SessionPtr& session, const job::JobKey& key,
                join_job(key, pipeline, request, revived, session->connection->peer(), readings,
                         std::move(failures)));
   if (waits_for_others(*job, request)) {
-    std::erase_if(job->waiting, [](const auto& waiting) { return waiting.session->closed; });
     job->waiting.push_back({session, request});
     session->connection->send_progress(0, 0, waits_text(*job, *request.shard));
     return false;
@@ -89,6 +108,8 @@ Result<JobPtr> Sessions::join_job(const job::JobKey& key,
     SPDLD_TRY(check_reader(*before, reader, readings, newer));
   }
   JobPtr job = before;
+  const bool takes_over = known != jobs_.end() && newer && !before->declared;
+  if (takes_over) add_unkept(*before, failures);
   if (before != nullptr && (before->declared || !newer)) {
     SPDLD_TRY(check_facts(*before, request));
   } else {
@@ -144,6 +165,7 @@ Result<JobPtr> Sessions::join_job(const job::JobKey& key,
     if (before == job) job->state.moves.clear();
     job->roll->reset();
   }
+  if (takes_over && !before->is_private) push_ended(*before);
   if (job->incarnation != request.incarnation || jobs_[key] != job) job->record_is_old = true;
   job->incarnation = request.incarnation;
   if (before != nullptr && before != job) streams_.forget(before->tag);

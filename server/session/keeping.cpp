@@ -32,7 +32,7 @@ void Sessions::forget_ended(const job::JobKey& key) {
 }
 
 Sessions::Change Sessions::begin_change(const JobPtr& job) {
-  job->is_written = true;
+  job->being_written = true;
   return {.job = job, .next = job->state};
 }
 
@@ -54,66 +54,87 @@ Status Sessions::write(const Change& change) {
     job::Membership members = job.membership;
     change.apply_to(members);
     records.push_back(job.stored(change.next, members));
+    change.job->record_is_old = false;  // unless somebody comes or leaves meanwhile
     if (change.goes_to) positions.push_back(job.stored_position(*change.goes_to));
   }
   const std::uint64_t now = unix_ms();
   for (store::StoredJob& record : records) record.kept_unix_ms = now;
   for (store::StoredPosition& position : positions) position.kept_unix_ms = now;
-  SPDLD_TRY(deps_.store.put_jobs(records, positions));
+  const Status written = deps_.store.put_jobs(records, positions);
   MutexLock lock(mutex_);
+  if (!written.ok()) {
+    change.job->record_is_old = true;
+    return written;
+  }
   std::erase_if(ended_jobs_, [&](const store::StoredJob& ended) { return ended.key == job.key; });
   if (change.goes_to) forget_ended(job.key);
   change.job->membership.kept(records.back().members);
-  change.job->record_is_old = false;
   change.job->recorded_unix_ms = now;
   return {};
 }
 
-void Sessions::let_in(Job& job) {
-  job.is_written = false;
+void Sessions::end_write(Job& job) {
+  job.being_written = false;
   written_.notify_all();
+  attach_again_waiting(job);
 }
 
 void Sessions::end_change(Change& change, const Status& written) {
   Job& job = *change.job;
-  let_in(job);
+  end_write(job);
   if (written.ok()) {
     job.state = std::move(change.next);
     change.apply_to(job.membership);
   }
-  attach_again_waiting(job);  // the change may have given them a place, or taken it
   if (job.members.empty()) end_job(change.job);
 }
 
 void Sessions::await_written(const job::JobKey& key) {
-  for (auto job = jobs_.find(key); job != jobs_.end() && job->second->is_written;
+  for (auto job = jobs_.find(key); job != jobs_.end() && job->second->being_written;
        job = jobs_.find(key))
     written_.wait(mutex_);
 }
 
-void Sessions::keep_brought() {
+Status Sessions::keep_brought() {
   std::vector<std::pair<store::StoredPipeline, store::StoredRevision>> brought;
   {
     MutexLock lock(mutex_);
     brought = brought_;
   }
-  if (brought.empty()) return;
+  if (brought.empty()) return {};
+  std::set<std::string> tried;
+  std::set<std::string> failed;
+  Status status;
   for (const auto& [pipeline, revision] : brought) {
-    if (Status kept = deps_.store.put_pipeline(pipeline, revision); !kept.ok())
+    tried.insert(pipeline.id);
+    // It was deleted, or applied anew, before it was written.
+    const pipeline::PipelinePtr now = deps_.catalogue.find(pipeline.id);
+    if (now == nullptr || now->version != pipeline.version) continue;
+    Status kept = deps_.store.put_pipeline(pipeline, revision);
+    if (kept.ok()) continue;
+    if (kept.code() == Code::kInvalidArgument) {
       spdlog::warn("{}; a restart will not know pipeline '{}'", kept.message(), pipeline.id);
+      continue;
+    }
+    failed.insert(pipeline.id);
+    status = kept.with_context("pipeline '" + pipeline.id + "'");
   }
   std::vector<std::shared_ptr<Consumer>> readers;
   {
     MutexLock lock(mutex_);
-    brought_.erase(brought_.begin(),
-                   brought_.begin() + static_cast<std::ptrdiff_t>(brought.size()));
+    std::erase_if(brought_, [&](const auto& of) {
+      return tried.contains(of.first.id) && !failed.contains(of.first.id);
+    });
+    // Also where the write failed: ranks do not stop for a broken disk.
     for (const auto& [key, job] : jobs_) {
+      if (!job->is_private || !tried.contains(key.pipeline)) continue;
       for (const auto& [member, session] : job->members) {
-        if (job->is_private && session->consumer != nullptr) readers.push_back(session->consumer);
+        if (session->consumer != nullptr) readers.push_back(session->consumer);
       }
     }
   }
-  for (const auto& reader : readers) reader->grant(0, Job::kNoEnd);
+  for (const auto& reader : readers) reader->grant_all();
+  return status;
 }
 
 Sessions::Unkept Sessions::unkept(std::uint64_t now) {
@@ -152,10 +173,12 @@ Sessions::Unkept Sessions::unkept(std::uint64_t now) {
       changed.last_failure = last_failure;
       changed.replaced = job->replaced_kept + due.records.back().replaced.size();
       for (const auto& [member, session] : job->members) {
-        if (session->consumer != nullptr)
-          changed.grants.push_back({.consumer = session->consumer,
-                                    .sent = job->membership.find(member)->batches,
-                                    .ahead = job->membership.lead()});
+        if (session->consumer == nullptr) continue;
+        const job::Sent& sent = job->membership.find(member)->sent;
+        changed.grants.push_back({.consumer = session->consumer,
+                                  .turn = sent.turn,
+                                  .sent = sent.batches,
+                                  .ahead = job->membership.lead()});
       }
       // What its ledger says is of an earlier run.
       changed.new_run = std::exchange(job->new_run, false);
@@ -251,7 +274,7 @@ void Sessions::keep() {
   const std::uint64_t now = unix_ms();
   Unkept due = unkept(now);
   SPDLD_FAILPOINT("session.keep");
-  keep_brought();
+  const Status brought = keep_brought();
   Status written;
   if (!due.records.empty() || !due.positions.empty())
     written = deps_.store.put_jobs(due.records, due.positions);
@@ -259,16 +282,19 @@ void Sessions::keep() {
     leave_out_unwritable(due.records);
     written = deps_.store.put_jobs(due.records, due.positions);
   }
-  // A disk that fails holds nobody up.
+  // Also where the write failed: ranks do not stop for a broken disk.
   for (const Unkept::Changed& changed : due.changed) {
-    for (const auto& [consumer, sent, ahead] : changed.grants) consumer->grant(sent, ahead);
+    for (const auto& [consumer, turn, sent, ahead] : changed.grants)
+      consumer->grant(turn, sent, ahead);
   }
   if (written.ok()) written = forget_ended_beyond_share(due);
   if (written.ok()) written = forget_old(now);
 
   MutexLock lock(mutex_);
   const bool failed_before = !keep_failed_.ok();
-  keep_failed_ = written;
+  keep_failed_ = written.ok() ? brought : written;
+  if (!brought.ok() && !failed_before)
+    spdlog::warn("{}; a restart will not know it; tried again each second", brought.message());
   const auto drop_first = [](auto& ended, std::size_t count) {
     ended.erase(ended.begin(), ended.begin() + static_cast<std::ptrdiff_t>(count));
   };

@@ -81,7 +81,7 @@ Result<job::JobView> Sessions::create_job(const job::Caller& caller, const JobRe
     } else if (request.max_epochs > 0) {
       job->state.open_epochs = request.max_epochs;
     }
-    job->is_written = true;
+    job->being_written = true;
     jobs_[key] = job;
     record = job->stored();
   }
@@ -90,7 +90,7 @@ Result<job::JobView> Sessions::create_job(const job::Caller& caller, const JobRe
   const Status kept = deps_.store.put_new_job(record);
 
   MutexLock lock(mutex_);
-  let_in(*job);
+  end_write(*job);
   if (!kept.ok()) {
     drop_job(job);
     return tl::unexpected<Status>(kept);
@@ -185,8 +185,20 @@ Result<job::JobView> Sessions::limit_job(const job::Caller& caller, const JobNam
   MutexLock lock(mutex_);
   end_change(change, written);
   if (!written.ok()) return tl::unexpected<Status>(written);
-  limits_changed(*change.job);
+  if (runs(change.job)) limits_changed(*change.job);
   return change.job->view();
+}
+
+// Also of those that wait to attach.
+void Sessions::end_members(Job& job, const job::Caller& caller) {
+  const std::string by = "deleted by uid " + std::to_string(caller.uid);
+  const auto end = [&](Session& session) {
+    session.parting = "its job was " + by;
+    session.connection->bye(wire::ByeReason::kJobDeleted, "job '" + job.key.job + "' was " + by);
+  };
+  for (const auto& [member, session] : job.members) end(*session);
+  for (const Job::WaitingAttach& waiting : std::exchange(job.waiting, {})) end(*waiting.session);
+  job.members.clear();
 }
 
 Result<DeletedJob> Sessions::delete_job(const job::Caller& caller, const JobName& name) {
@@ -201,7 +213,7 @@ Result<DeletedJob> Sessions::delete_job(const job::Caller& caller, const JobName
     SPDLD_ASSIGN(key, meant(caller, name, std::move(there)));
     if (key && !broken_.contains(*key)) {
       job = jobs_.at(*key);
-      job->is_written = true;
+      job->being_written = true;
     } else if (!key) {
       const auto found = find_job(caller, name);
       if (!found && found.error().code() != Code::kNotFound)
@@ -217,7 +229,8 @@ Result<DeletedJob> Sessions::delete_job(const job::Caller& caller, const JobName
   const Status removed =
       job != nullptr && job->is_private ? Status() : deps_.store.remove_job(*key);
   MutexLock lock(mutex_);
-  if (job != nullptr) let_in(*job);
+  if (job != nullptr && removed.ok()) end_members(*job, caller);
+  if (job != nullptr) end_write(*job);
   if (!removed.ok()) {
     if (job != nullptr && job->members.empty()) end_job(job);
     return tl::unexpected<Status>(removed);
@@ -231,16 +244,6 @@ Result<DeletedJob> Sessions::delete_job(const job::Caller& caller, const JobName
     broken_.erase(*key);
     return deleted;
   }
-  const auto end = [&](Session& session) {
-    session.parting = "its job was deleted by uid " + std::to_string(caller.uid);
-    session.connection->bye(
-        wire::ByeReason::kJobDeleted,
-        "job '" + key->job + "' was deleted by uid " + std::to_string(caller.uid));
-  };
-  for (const auto& [member, session] : job->members) end(*session);
-  for (const auto& waiting : job->waiting) end(*waiting.session);
-  job->members.clear();
-  job->waiting.clear();
   streams_.forget(job->tag);
   log::info(about(*key, caller.uid), "job '{}' on pipeline '{}' deleted by uid {}", key->job,
             key->pipeline, caller.uid);

@@ -425,7 +425,7 @@ Status SessionService::delete_pipeline(const job::Caller& caller, std::string_vi
                       counted(jobs, "job") + ": delete " +
                       (jobs == 1 ? "it or let it" : "them or let them") + " end first");
   MutexLock writing(sessions_.records());
-  sessions_.keep_brought();
+  (void)sessions_.keep_brought();
   SPDLD_TRY(catalogue_.check_remove(caller.uid, id));
   SPDLD_TRY(sessions_.deps().store.remove_pipeline(id));
   SPDLD_TRY(catalogue_.remove(caller.uid, id));

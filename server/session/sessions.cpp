@@ -280,7 +280,7 @@ void Sessions::leave(const SessionPtr& session, bool done) {
 
 void Sessions::end_job(const JobPtr& ended) {
   Job& job = *ended;
-  if (job.is_written) return;  // end_change() does it
+  if (job.being_written) return;  // end_change() does it
   // All have said good-bye: what their run was yet to do is no matter of the next one.
   if (!job.membership.expected() && job.membership.anyone_left() && job.membership.all_done())
     job.state.moves.clear();
@@ -305,14 +305,18 @@ void Sessions::end_job(const JobPtr& ended) {
     } else {
       ended_positions_.push_back(job.stored_position(job.acknowledged()));
       if (!suspended_) {
-        ended_jobs_.push_back(job.stored());
+        push_ended(job);
         ended_jobs_.back().end = std::move(end);
-        ended_jobs_.back().failures = job.failures.behind(job.failures_kept);
-        ended_jobs_.back().replaced = job.failures.replaced_behind(job.replaced_kept);
       }
     }
   }
   drop_job(ended);
+}
+
+void Sessions::push_ended(const Job& job) {
+  ended_jobs_.push_back(job.stored());
+  ended_jobs_.back().failures = job.failures.behind(job.failures_kept);
+  ended_jobs_.back().replaced = job.failures.replaced_behind(job.replaced_kept);
 }
 
 void Sessions::drop_job(const JobPtr& job) {

@@ -194,14 +194,14 @@ class Sessions final : public delivery::DataService {
 
   // Held while a job changes and its record with it, so that keep() does not write an older one
   // over that. Taken between swapping() and mutex_. Whoever has it may wait for the disk: no rank
-  // that reads, attaches or leaves takes it.
+  // that reads, attaches or leaves takes it, but one whose pipeline takes another one's place.
   Mutex& records() SPDLD_RETURN_CAPABILITY(records_) { return records_; }
   // Held from planning swaps until they are committed or aborted: one at a time.
   Mutex& swapping() SPDLD_RETURN_CAPABILITY(swapping_) { return swapping_; }
 
   // Writes the pipelines that loaders have brought since the last time, before anything else is
   // written of pipelines.
-  void keep_brought() SPDLD_REQUIRES(records_) SPDLD_EXCLUDES(mutex_);
+  Status keep_brought() SPDLD_REQUIRES(records_) SPDLD_EXCLUDES(mutex_);
 
   const SessionsDeps& deps() const { return deps_; }
   pipeline::Trials& trials() { return trials_; }
@@ -331,11 +331,15 @@ class Sessions final : public delivery::DataService {
                             const std::string& order, job::StepAt at, std::uint64_t position);
   static Result<Place> place_of(Job& job, job::Member member,
                                 const delivery::AttachRequest& request);
+  // Whether the attach goes on once a change of its job is on disk.
+  bool waits_for_write(const job::JobKey& key, const SessionPtr& session,
+                       const delivery::AttachRequest& request) SPDLD_REQUIRES(mutex_);
   // Whether a fresh rank's shard enters the run of those who have left, so that one of them must
   // come back first, or another one of their shards begin a new run: else it would depend on who
   // comes first which rows it has.
   bool waits_for_others(const Job& job, const delivery::AttachRequest& request) const
       SPDLD_REQUIRES(mutex_);
+  static void end_members(Job& job, const job::Caller& caller);
   void attach_again_waiting(Job& job) SPDLD_REQUIRES(mutex_);
   void stop_waiting(const SessionPtr& session) SPDLD_REQUIRES(mutex_);
   // Whether the run goes on at a cursor's place as it is. If not, all ranks have gone back to a
@@ -384,6 +388,7 @@ class Sessions final : public delivery::DataService {
       // How far its consumers may go once the record is on disk.
       struct Grant {
         std::shared_ptr<Consumer> consumer;
+        std::uint64_t turn = 0;
         std::uint64_t sent = 0;
         std::uint64_t ahead = 0;
       };
@@ -408,8 +413,8 @@ class Sessions final : public delivery::DataService {
   Status forget_ended_beyond_share(const Unkept& kept) SPDLD_EXCLUDES(mutex_);
   Status forget_old(std::uint64_t now) SPDLD_EXCLUDES(mutex_);  // every hour
   Status forget_listings() SPDLD_EXCLUDES(mutex_);
-  // A change of a job: from begin_change() until end_change() nobody attaches to it, and what its
-  // record says does not change otherwise.
+  // A change of a job: from begin_change() until end_change() nobody attaches to it. Its members
+  // may leave.
   struct Change {
     JobPtr job;
     JobState next;
@@ -424,10 +429,13 @@ class Sessions final : public delivery::DataService {
   Status write(const Change& change) SPDLD_REQUIRES(records_) SPDLD_EXCLUDES(mutex_);
   // If it was written, it counts from now on. A job that all have left meanwhile ends.
   void end_change(Change& change, const Status& written) SPDLD_REQUIRES(mutex_, records_);
-  // Nothing of the job is being written any more: who waits may attach.
-  void let_in(Job& job) SPDLD_REQUIRES(mutex_);
+  // Ends the job's write: attaches that waited for it go on.
+  void end_write(Job& job) SPDLD_REQUIRES(mutex_);
   // Returns once no change of the job is being written.
   void await_written(const job::JobKey& key) SPDLD_REQUIRES(mutex_);
+  void await_written(const std::vector<PlannedSwap>& swaps) SPDLD_REQUIRES(mutex_);
+  // What is not on disk yet of a job that gives way to its next run, or ends.
+  void push_ended(const Job& job) SPDLD_REQUIRES(mutex_);
   // keep(), soon, on a thread of its own. Returns at once.
   void keep_soon();
   // What is not on disk yet of jobs that have ended.

@@ -37,7 +37,7 @@ Status Sessions::make_room_for_brought(uid_t uid) {
                               uid, counted(brought.size(), "pipeline"), most));
   const std::string id = (*idle)->id();
   MutexLock writing(records_);
-  keep_brought();
+  (void)keep_brought();
   if (Status removed = deps_.store.remove_pipeline(id); !removed.ok())
     spdlog::warn("{}; a restart would bring pipeline '{}' back", removed.message(), id);
   SPDLD_TRY(catalogue.remove(uid, id));

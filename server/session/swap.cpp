@@ -254,6 +254,11 @@ Status Sessions::prepare_swap(PlannedSwap& swap, const SwapAt& at, stream::Devic
   return ready;
 }
 
+void Sessions::await_written(const std::vector<PlannedSwap>& swaps) {
+  const auto writing = [](const PlannedSwap& swap) { return swap.job->being_written; };
+  while (std::any_of(swaps.begin(), swaps.end(), writing)) written_.wait(mutex_);
+}
+
 std::vector<Sessions::Unopened> Sessions::unopened(const std::vector<PlannedSwap>& swaps) {
   std::vector<Unopened> unopened;
   for (const PlannedSwap& swap : swaps) {
@@ -270,6 +275,8 @@ Status Sessions::prepare_swaps(std::vector<PlannedSwap>& swaps, const SwapAt& at
     std::vector<Unopened> late;
     {
       MutexLock lock(mutex_);
+      // Both without a gap: who attaches once a change is written may need a GPU, too.
+      await_written(swaps);
       late = unopened(swaps);
       if (late.empty()) {
         Status ready = prepare_opened(swaps, at, reserve);
@@ -286,7 +293,6 @@ Status Sessions::prepare_opened(std::vector<PlannedSwap>& swaps, const SwapAt& a
   Status ready;
   auto swap = swaps.begin();
   for (; swap != swaps.end() && (ready.ok() || reserve.lacks()); ++swap) {
-    await_written(swap->job->key);
     Status made = check_runs(*swap);
     if (made.ok()) made = prepare_swap(*swap, at, reserve);
     if (ready.ok()) ready = std::move(made);

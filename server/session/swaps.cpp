@@ -80,7 +80,7 @@ Result<Swap> Swaps::carry_out(const Planned& planned, std::string note) {
   const pipeline::PipelineVersion& pipeline = *planned.pipeline;
   pipeline::Catalogue& catalogue = sessions_.deps().catalogue;
   MutexLock writing(sessions_.records());
-  sessions_.keep_brought();
+  (void)sessions_.keep_brought();
   // Whether it may be put is found out before it is on disk.
   Status kept = check_planned(planned);
   SPDLD_FAILPOINT("session.swap.commit");
@@ -153,7 +153,7 @@ Result<Swap> Swaps::drop(const Planned& planned, const pipeline::PipelinePtr& be
   const std::string id = planned.pipeline->id();
   const SessionsDeps& deps = sessions_.deps();
   MutexLock writing(sessions_.records());
-  sessions_.keep_brought();
+  (void)sessions_.keep_brought();
   const pipeline::PipelinePtr current = deps.catalogue.find(id);
   const bool takes_back = before != nullptr && is_current(*swap.base->pipeline) &&
                           !sessions_.has_other_phase(*swap.base);

@@ -22,7 +22,7 @@ StepAt further(StepAt at, std::uint64_t steps) {
 // The member is sent so many steps, one batch each, from where it began on.
 void reach(Membership& members, Member member, StepAt next, std::uint64_t turn = 0,
            std::uint64_t batches = 0) {
-  members.reach(member, {.next = next, .released = next}, turn, batches);
+  members.reach(member, {.next = next, .released = next}, {.turn = turn, .batches = batches}, 0);
 }
 
 void read(Membership& members, Member member, StepAt from, std::uint64_t steps) {
@@ -117,7 +117,7 @@ TEST(Membership, KnowsUpToWhereAShardWasRead) {
   Membership members;
   EXPECT_EQ(members.released(1), std::nullopt) << "by nobody";
   members.begin(kShard1, {0, 0}, false);
-  members.reach(kShard1, {.next = {0, 24}, .released = {0, 23}}, 0, 24);
+  members.reach(kShard1, {.next = {0, 24}, .released = {0, 23}}, {.batches = 24}, 0);
   EXPECT_EQ(members.released(1), (StepAt{0, 23}));
   members.leave(kShard1, false);
   EXPECT_EQ(members.released(1), (StepAt{0, 23})) << "it was killed, with a batch in hand";
@@ -193,6 +193,26 @@ TEST(Membership, IsRecordedAgainBeforeAMemberIsFurtherThanTheRecordSays) {
   }
   // A job that reads slowly is said to be only that far ahead.
   EXPECT_LE(members.record(further).front().reserved, further(*members.furthest(), 24));
+}
+
+TEST(Membership, IsRecordedBehindAllThatAMemberMayBeSent) {
+  Membership members;
+  members.begin(kShard0, {0, 0}, false);
+  for (int second = 0; second < 10; ++second) {  // it reads slowly: the lead shrinks
+    (void)members.outruns_record(further, true);
+    members.reach(kShard0, {.next = {0, 30}, .released = {0, 30}}, {.batches = 30}, 226);
+  }
+  EXPECT_EQ(members.lead(), Membership::kLeastLead);
+  EXPECT_EQ(members.record(further).front().reserved, (StepAt{2, 56}));
+}
+
+TEST(Membership, IsRecordedAgainOnceALoopHasSoughtBack) {
+  Membership members;
+  read(members, kShard0, {3, 0}, 18);
+  members.kept(members.record(further));
+  EXPECT_FALSE(members.outruns_record(further, false));
+  reach(members, kShard0, {0, 1}, 1, 19);
+  EXPECT_TRUE(members.outruns_record(further, false));
 }
 
 TEST(Membership, IsRecordedFurtherAheadOfAMemberThatUsesUpInAMomentWhatWasMeantForSeconds) {

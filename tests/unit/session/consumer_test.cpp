@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/consumer.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -62,21 +63,27 @@ class ConsumerTest : public ::testing::Test {
   }
   void start(std::uint32_t num_shards = 1, job::StepAt at = {}, std::uint64_t open_epochs = 100,
              bool last_known = false, std::uint32_t shard = 0) {
-    const pipeline::PhasePtr phase = make_phase("test");
-    consumer_ = std::make_shared<Consumer>(
-        ConsumerOptions{.timeline = stream::Timeline(phase, num_shards),
-                        .shard = shard,
-                        .credits = kCredits,
-                        .start = at,
-                        .open_epochs = open_epochs,
-                        .last_known = last_known,
-                        .job = 1,
-                        .meter = std::make_shared<stream::ByteMeter>(),
-                        .judge = std::make_shared<spdld::testing::Judge>(),
-                        .gain = std::make_shared<SharingGain>()},
-        connection_, streams_);
+    ConsumerOptions options = options_of(make_phase("test"), num_shards);
+    options.shard = shard;
+    options.start = at;
+    options.open_epochs = open_epochs;
+    options.last_known = last_known;
+    start(std::move(options));
+  }
+  void start(ConsumerOptions options) {
+    consumer_ = std::make_shared<Consumer>(std::move(options), connection_, streams_);
     ASSERT_TRUE(consumer_->connect().ok());
     consumer_->begin();
+  }
+  static ConsumerOptions options_of(const pipeline::PhasePtr& phase, std::uint32_t num_shards = 1) {
+    return {.timeline = stream::Timeline(phase, num_shards),
+            .credits = kCredits,
+            .start = {},
+            .open_epochs = 100,
+            .job = 1,
+            .meter = std::make_shared<stream::ByteMeter>(),
+            .judge = std::make_shared<spdld::testing::Judge>(),
+            .gain = std::make_shared<SharingGain>()};
   }
 
   // Blocks until a frame of this kind comes; others before it are passed over.
@@ -448,6 +455,50 @@ TEST_F(ConsumerTest, DealsTheRestOutAnewFromTheStepThatNobodyHasBegun) {
     position = batch.next_position;
     consumer_->release(batch.lease);
   }
+}
+
+TEST_F(ConsumerTest, LetsItsStreamGoOnWhenItEndsWhileItIsHeld) {
+  const pipeline::PhasePtr phase = make_phase("test");
+  const auto second = std::make_shared<delivery::Connection>(
+      8, UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)), Peer{},
+      std::make_shared<UserBytes>(std::uint64_t{1} << 30), [] {});
+  auto ends = std::make_shared<Consumer>(options_of(phase), second, streams_);
+  ASSERT_TRUE(ends->connect().ok());
+  ConsumerOptions other = options_of(phase);
+  other.job = 2;
+  start(std::move(other));
+  (void)ends->hold();
+  ends->end(true);
+  for (std::uint64_t step = 0; step < 10; ++step) {
+    EXPECT_EQ(next_batch().step, step);
+    release_all();
+  }
+}
+
+TEST_F(ConsumerTest, IsSentNothingOfAPlaceThatItGoesAheadToBeforeItIsGrantedThere) {
+  int asked = 0;
+  ConsumerOptions options = options_of(make_phase("test"));
+  options.granted = 0;
+  options.ask_for_grant = [&] { ++asked; };
+  start(std::move(options));
+  EXPECT_EQ(asked, 1);
+  consumer_->grant(0, 0, 100);
+  next_batch();
+  ASSERT_TRUE(consumer_->seek({5, 0}, 0, 0, 1).ok());
+  EXPECT_EQ(asked, 2);
+  release_all();
+  const Consumer::View there = consumer_->view();
+  EXPECT_EQ(there.ahead, 0U);
+  EXPECT_TRUE(there.asks);
+  consumer_->grant(there.turn - 1, there.batches, 100);  // of a record from before it went
+  EXPECT_EQ(consumer_->view().ahead, 0U);
+  consumer_->grant(there.turn, there.batches, 100);
+  wire::BatchFrame batch = next_batch();
+  while (batch.seek == 0) batch = next_batch();
+  EXPECT_EQ(batch.epoch, 5U);
+  // Back to where it was asks no disk.
+  ASSERT_TRUE(consumer_->seek({0, 0}, 0, 0, 2).ok());
+  EXPECT_EQ(asked, 2);
 }
 
 TEST_F(ConsumerTest, EndsTheShardThatAResizeLeavesOut) {
