@@ -40,23 +40,22 @@ bool Membership::has_read(std::uint32_t shard) const {
   });
 }
 
-std::optional<StepAt> Membership::released(std::uint32_t shard) const {
-  return least_released(entries_.lower_bound({shard, 0}), entries_.lower_bound({shard + 1, 0}));
-}
-
-std::optional<StepAt> Membership::least_released() const {
-  return least_released(entries_.begin(), entries_.end());
-}
-
-std::optional<StepAt> Membership::least_released(Entries::const_iterator from,
-                                                 Entries::const_iterator until) {
+std::optional<StepAt> Membership::released(std::optional<std::uint32_t> shard) const {
   std::optional<StepAt> least;
-  for (auto known = from; known != until; ++known) {
-    const Progress& progress = known->second.progress;
-    const StepAt at = known->second.presence == Presence::kDone ? progress.next : progress.released;
+  for (const auto& [member, entry] : entries_) {
+    if (shard && member.shard != *shard) continue;
+    const StepAt at = entry.progress.released;
     least = least ? std::min(*least, at) : at;
   }
   return least;
+}
+
+bool Membership::has_read_beyond(std::uint32_t shard, StepAt at) const {
+  return std::any_of(entries_.begin(), entries_.end(), [&](const auto& known) {
+    const Progress& progress = known.second.progress;
+    const bool done = known.second.presence == Presence::kDone;
+    return known.first.shard == shard && (done ? progress.next : progress.released) > at;
+  });
 }
 
 std::optional<StepAt> Membership::furthest() const {

@@ -97,10 +97,12 @@ class Membership {
   bool all_done() const;
   // A replica of the shard has left whose progress is known.
   bool has_read(std::uint32_t shard) const;
-  // Everything before has been given back by all that are known of the shard, or was sent to those
-  // who have said good-bye; nobody is known: nothing.
-  std::optional<StepAt> released(std::uint32_t shard) const;
-  std::optional<StepAt> least_released() const;  // of all shards
+  // Everything before has been given back by all that are known of the shard, or of the job; nobody
+  // is known: nothing.
+  std::optional<StepAt> released(std::optional<std::uint32_t> shard = std::nullopt) const;
+  // Some member of the shard has given back a step from `at` on, or has been sent one that it is
+  // not known to have given back, and has said good-bye.
+  bool has_read_beyond(std::uint32_t shard, StepAt at) const;
   // The first step that no member has been sent; none has been sent any: nothing.
   std::optional<StepAt> furthest() const;
 
@@ -137,9 +139,6 @@ class Membership {
   void restore(const std::vector<MemberRecord>& record);
 
  private:
-  static std::optional<StepAt> least_released(Entries::const_iterator from,
-                                              Entries::const_iterator until);
-
   Entries entries_;
   std::uint64_t lead_ = kFirstLead;
 };

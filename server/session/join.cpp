@@ -186,8 +186,11 @@ bool Sessions::finishes_shard(const Job& job, const delivery::AttachRequest& req
   if (*request.shard < timeline.num_shards() || *request.shard >= num_shards) return false;
   if (request.reconnect) return true;
   const auto read = job.membership.released(*request.shard);
-  return request.num_shards == num_shards && timeline.has(at, request.cursor.position) && read &&
-         at >= *read;
+  const auto has_had = [&](const stream::Timeline::Cut& cut) {
+    return cut.num_shards == request.num_shards;
+  };
+  return read && at >= *read && timeline.has(at, request.cursor.position) &&
+         std::any_of(timeline.cuts().begin(), timeline.cuts().end(), has_had);
 }
 
 Status Sessions::check_shard(const Job& job, const delivery::AttachRequest& request) {

@@ -41,12 +41,12 @@ bool Sessions::continues_run(const Job& job, std::optional<job::Member> member, 
   const stream::Timeline& timeline = job.state.timeline;
   if (!timeline.has(at, position)) return false;
   const auto read = member ? job.membership.released(member->shard) : std::nullopt;
-  if (at < (read ? read : job.membership.least_released()).value_or(job::kNever)) return false;
+  if (at < (read ? read : job.membership.released()).value_or(job::kNever)) return false;
   // Shards that a resize takes away behind it: if none of them was read beyond the cursor, all have
   // stopped there, and the others take over. Else who reads them may be yet to come back.
   const std::uint32_t shards = timeline.sharding(at).segment().num_shards;
   for (std::uint32_t shard = timeline.num_shards(); shard < shards; ++shard) {
-    if (const auto others = job.membership.released(shard); others && *others > at) return true;
+    if (job.membership.has_read_beyond(shard, at)) return true;
   }
   return shards <= timeline.num_shards();
 }

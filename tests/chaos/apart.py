@@ -21,7 +21,7 @@ import daemon as daemon_module
 from chaos import agreement, marked
 from chaos.march import JOB, REFUSED, TIMEOUT_S, FindingError
 from chaos.marked import PIPELINE
-from chaos.operations import Kind, Operation, World
+from chaos.operations import MOST_RANKS, Kind, Operation, World
 from chaos.stepper import Stepper
 from chaos.victim import DaemonVictim
 
@@ -159,6 +159,7 @@ class Apart:
         # Ranks that a resize leaves the steps up to there. One whose shard comes back at that very
         # step goes on, unless it had been given all before already.
         self._leaving: dict[int, StepAt] = {}
+        self._worlds: dict[int, int] = {}  # by rank: of how many it was when it was started
         self._random = random.Random(f"paces {world}")
 
     def run(self, operations: Sequence[Operation], turns: int) -> None:
@@ -244,7 +245,7 @@ class Apart:
         for shard in range(self._shards):
             if shard not in self.ranks:
                 self._judge.arrives(shard, self._dealt_in.get(shard))
-                self.ranks[shard] = self._start(shard)
+                self.ranks[shard] = self._start(shard, self._shards)
                 self._check_done(shard, self.ranks[shard].do("place"))  # it is there from now on
 
     @staticmethod
@@ -252,7 +253,8 @@ class Apart:
         if "error" in answer:
             raise FindingError(f"shard {shard}: {agreement.told(answer)}")
 
-    def _start(self, shard: int) -> Stepper:
+    def _start(self, shard: int, world: int) -> Stepper:
+        self._worlds[shard] = world
         return Stepper(
             environment={"PYTHONPATH": str(daemon_module.build_dir() / "python")},
             pipeline=PIPELINE,
@@ -261,7 +263,7 @@ class Apart:
             prefetch=self.world.prefetch,
             timeout=TIMEOUT_S,
             rank=shard,
-            world_size=self._shards,
+            world_size=world,
         )
 
     def _finish(self) -> None:
@@ -295,7 +297,11 @@ class Apart:
         if kind in (Kind.KILL_DAEMON, Kind.STOP_DAEMON):
             self.story[-1] += self._restart_daemon(operation)
         elif kind is Kind.REPLACE_RANK:
-            self.story[-1] += self._replace_rank(operation)
+            self.story[-1] += self._replace(operation, [operation.rank % MOST_RANKS])
+        elif kind is Kind.REPLACE_RANKS:
+            shards = sorted(self.ranks)
+            self._random.shuffle(shards)
+            self.story[-1] += self._replace(operation, shards)
         else:
             self.story[-1] += self._operate(operation)
         if (status := self.daemon.died()) is not None:
@@ -322,20 +328,23 @@ class Apart:
     def _attached(self, shard: int) -> bool:
         return shard in self._sessions()
 
-    def _replace_rank(self, operation: Operation) -> str:
-        shard = operation.rank % self._shards
-        # A state that a job without any rank is begun again from deals the rows out anew.
-        others = [one for one in self._sessions() if one != shard]
-        # Of a shard that has left and is back, the new rank begins where it was dealt in.
-        leaves = shard in self._leaving
-        if leaves or shard not in self.ranks or shard not in self._states or not others:
-            return f" (not rank {shard})"
-        self.ranks[shard].close()
-        self.ranks[shard] = self._start(shard)
-        self._check_done(shard, self.ranks[shard].do("load", state=self._states[shard]))
-        self._check_done(shard, self.ranks[shard].do("place"))
+    def _replace(self, operation: Operation, shards: list[int]) -> str:
+        """All of them are dead before the first is back. Whoever has read nothing would come afresh."""
+        if any(shard not in self.ranks or shard not in self._states for shard in shards):
+            return f" (not ranks {shards})"
+        for shard in shards:
+            self.ranks[shard].close()
+        for shard in shards:
+            world = self._shards if shard < self._shards else self._worlds[shard]
+            self.ranks[shard] = self._start(shard, world)
+            self._check_done(shard, self.ranks[shard].do("load", state=self._states[shard]))
+            placed = self.ranks[shard].do("place")
+            if shard >= self._shards and "this consumer asks for num_shards" in str(placed):
+                self._leave(shard)  # it had all that was its own, or rows will be missing
+            else:
+                self._check_done(shard, placed)
         self.accepted.append(operation.kind)
-        return f" (rank {shard})"
+        return f" (ranks {shards})"
 
     def _operate(self, operation: Operation) -> str:
         if operation.kind in (Kind.RESIZE, Kind.SEEK):

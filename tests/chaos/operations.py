@@ -23,6 +23,7 @@ class Kind(enum.Enum):
     KILL_DAEMON = "kill -9 of the daemon"
     STOP_DAEMON = "SIGTERM to the daemon"
     REPLACE_RANK = "a rank anew from its own state"
+    REPLACE_RANKS = "all ranks anew, each from its own state"
     REPLACE_RANK_BY_OTHER = "a rank anew from another's state"
     RESTART = "all ranks anew from a checkpoint"
     RESTART_BY_LEDGER = "all ranks anew by the ledger"
@@ -60,6 +61,7 @@ PERCENT_APART = {
     Kind.KILL_DAEMON: 5.0,
     Kind.STOP_DAEMON: 3.0,
     Kind.REPLACE_RANK: 5.0,
+    Kind.REPLACE_RANKS: 4.0,
     Kind.SEEK: 3.0,
     Kind.SKIP: 5.0,
     Kind.RESIZE: 9.0,

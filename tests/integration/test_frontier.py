@@ -41,6 +41,7 @@ class Readers:
         self._started: list[Stepper] = []
 
     def start(self, shard: int, count: int, **options: Any) -> Stepper:
+        """`state`: of the rank that had the shard before."""
         rank = Stepper(
             environment={"PYTHONPATH": str(daemon_module.build_dir() / "python")},
             pipeline=marked.PIPELINE,
@@ -127,9 +128,12 @@ def resize(daemon: Any, shards: int) -> StepAt:
 
 def await_record(readers: Readers, wait_until: Callable[..., Any]) -> None:
     """Of a shard that is gone: a daemon that dies before expects it back, and nobody changes the job."""
-    wait_until(
-        lambda: readers.daemon.record("run")["live"] == [[0, 0]], "the record of who is here"
-    )
+
+    def here() -> list[int]:
+        members = readers.daemon.record("run")["members"]
+        return [member["shard"] for member in members if member["is"] == "here"]
+
+    wait_until(lambda: here() == [0], "the record of who is here")
 
 
 def goes_on(readers: Readers, wait_until: Callable[..., Any]) -> None:
