@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Changes of a job begin behind every step that any of its ranks was given, whatever became of it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "tests/unit/session/sessions_fixture.h"
 
 namespace spdld::session {
 namespace {
+
+using ::testing::HasSubstr;
 
 // Job 'j' of two shards on ninety files in batches of two: 22 steps an epoch.
 class FrontiersTest : public SessionsTest {
@@ -192,6 +196,134 @@ TEST_F(FrontiersTest, IsOnDiskBeforeAConsumersFirstBatch) {
   }
   ASSERT_TRUE(kept);
   EXPECT_GT(*kept, (job::StepAt{0, 13}));
+}
+
+// Shard 0 has read two steps, and the other one all that was its own before a resize took it away.
+class LastRankTest : public FrontiersTest {
+ protected:
+  void SetUp() override {
+    FrontiersTest::SetUp();
+    Rank first = attach(wish(0));
+    const Rank second = attach(wish(1));
+    read(first, 2);
+    read(second, 4);
+    const auto resized = resize(1);
+    ASSERT_TRUE(resized) << resized.error().message();
+    from_ = resized->dealt_from;
+    ASSERT_EQ(from_.epoch, 0U);
+    for (std::uint64_t step = 4; step < from_.step; ++step) read(second, 1);
+    hang_up(second);
+    hang_up(first);
+  }
+  static Wish from_state(std::uint32_t shard, std::uint32_t num_shards, std::uint64_t step) {
+    Wish wish = back(shard, step);
+    wish.reconnect = false;
+    wish.num_shards = num_shards;
+    return wish;
+  }
+  static job::StepAt begin_of(const Rank& rank) {
+    const wire::AttachedFrame told = rank.attached();
+    return {told.epoch, told.step};
+  }
+
+  job::StepAt from_;  // where the resize begins
+};
+
+TEST_F(LastRankTest, ReadsNoRowsOfAShardThatHasReadThemWhenItComesBackWithItsState) {
+  for (const bool restarted : {false, true}) {
+    if (restarted) restart();
+    const Rank rank = attach(from_state(0, 1, 2));
+    EXPECT_EQ(rank.batch().next_position, 12U) << "of two shards";
+    hang_up(rank);
+  }
+  const Rank rank = attach(from_state(0, 1, 2));
+  read(rank, static_cast<int>(from_.step) - 2);
+  EXPECT_EQ(rank.batch().next_position, from_.step * 4 + 2) << "of one";
+}
+
+TEST_F(LastRankTest, ReadsAllRowsBehindAnOlderState) {
+  const Rank rank = attach(from_state(0, 1, 1));
+  EXPECT_EQ(rank.batch().next_position, 6U) << "of one shard: the other one's rows come again";
+}
+
+TEST_F(LastRankTest, TakesOverARankThatStoppedWhereItDid) {
+  // Both have read two steps when they die, before the one that is to go has read on.
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {1, 0}));
+  ASSERT_TRUE(resize(2));
+  const auto in_epoch_1 = [](std::uint32_t shard, std::uint32_t num_shards) {
+    Wish wish = from_state(shard, num_shards, 2);
+    wish.cursor = delivery::StreamPosition{.epoch = 1, .position = 8, .step = 2};
+    return wish;
+  };
+  {
+    const Rank first = attach(wish(0));
+    Wish slow = wish(1);
+    slow.credits = wire::kMinCredits;
+    const Rank second = attach(slow);
+    read(first, 2);
+    read(second, 2);
+    // More is there for it than it has been sent.
+    while (sessions_->sessions(self_).back().ready == 0) std::this_thread::yield();
+    ASSERT_TRUE(resize(1));
+    hang_up(first);
+    hang_up(second);
+  }
+  const Rank rank = attach(in_epoch_1(0, 1));
+  EXPECT_EQ(rank.batch().next_position, 10U) << "of one shard";
+  EXPECT_THAT(attach(in_epoch_1(1, 2)).refusal(), HasSubstr("has num_shards 1"));
+}
+
+TEST_F(LastRankTest, LetsARankOfAShardThatGoesReadItToItsEnd) {
+  ASSERT_TRUE(resize(2));
+  const Rank first = attach(from_state(0, 2, 2));
+  first.attached();
+  const Rank second = attach(wish(1));
+  second.attached();
+  read(second, 1);
+  ASSERT_TRUE(resize(1));
+  hang_up(second);
+  const std::uint64_t at = from_.step + 1;
+  Rank other = attach(from_state(1, 2, at));
+  EXPECT_EQ(begin_of(other), (job::StepAt{0, at}));
+  other.passed = [&](const wire::BatchFrame& batch) {
+    sessions_->release(*other.connection, batch.lease);
+  };
+  EXPECT_EQ(other.next<wire::ByeFrame>(wire::FrameType::kBye).reason, wire::ByeReason::kResized);
+  EXPECT_THAT(attach(from_state(1, 3, 2)).refusal(), HasSubstr("has num_shards 1"));
+}
+
+TEST_F(LastRankTest, IsAwaitedByAFreshRankOfAShardThatComesIntoTheJob) {
+  ASSERT_TRUE(resize(2));
+  const Rank fresh = attach(wish(1));
+  fresh.next<wire::ProgressFrame>(wire::FrameType::kProgress);
+  const Rank first = attach(from_state(0, 2, 2));
+  EXPECT_EQ(begin_of(first), (job::StepAt{0, 2}));
+  EXPECT_EQ(begin_of(fresh), from_);
+}
+
+TEST_F(LastRankTest, BeginsANewRunForAFreshRankThatWaitsWhenItComesAfreshToo) {
+  ASSERT_TRUE(resize(2));
+  const Rank fresh = attach(wish(1));
+  fresh.next<wire::ProgressFrame>(wire::FrameType::kProgress);
+  const Rank first = attach(wish(0));
+  EXPECT_EQ(begin_of(first), job::StepAt());
+  EXPECT_EQ(begin_of(fresh), job::StepAt());
+}
+
+TEST_F(LastRankTest, IsAwaitedUntilTheJobIsDeletedOrHasNoSuchShardAnyMore) {
+  ASSERT_TRUE(resize(2));
+  const Rank fresh = attach(wish(1));
+  fresh.next<wire::ProgressFrame>(wire::FrameType::kProgress);
+  const Rank gone = attach(wish(1));
+  gone.next<wire::ProgressFrame>(wire::FrameType::kProgress);
+  hang_up(gone);
+  ASSERT_TRUE(resize(1));
+  EXPECT_THAT(fresh.refusal(), HasSubstr("there is no shard 1"));
+  ASSERT_TRUE(resize(2));
+  const Rank other = attach(wish(1));
+  other.next<wire::ProgressFrame>(wire::FrameType::kProgress);
+  ASSERT_TRUE(sessions_->delete_job(self_, {.job = "j"}));
+  EXPECT_EQ(other.next<wire::ByeFrame>(wire::FrameType::kBye).reason, wire::ByeReason::kJobDeleted);
 }
 
 TEST_F(FrontiersTest, AShardThatIsResizedAwayAndBackBeginsWhereItWasDealtIn) {
