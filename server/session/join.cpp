@@ -185,11 +185,12 @@ bool Sessions::finishes_shard(const Job& job, const delivery::AttachRequest& req
   const std::uint32_t num_shards = timeline.sharding(at).segment().num_shards;
   if (*request.shard < timeline.num_shards() || *request.shard >= num_shards) return false;
   if (request.reconnect) return true;
+  if (!timeline.has(at, request.cursor.position)) return false;
   const auto read = job.membership.released(*request.shard);
   const auto has_had = [&](const stream::Timeline::Cut& cut) {
     return cut.num_shards == request.num_shards;
   };
-  return read && at >= *read && timeline.has(at, request.cursor.position) &&
+  return read && timeline.settled(at) >= *read &&
          std::any_of(timeline.cuts().begin(), timeline.cuts().end(), has_had);
 }
 

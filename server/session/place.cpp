@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/text/counted.h"
 #include "session/about.h"
 #include "session/sessions.h"
 
@@ -40,6 +41,7 @@ bool Sessions::continues_run(const Job& job, std::optional<job::Member> member, 
                              std::uint64_t position) {
   const stream::Timeline& timeline = job.state.timeline;
   if (!timeline.has(at, position)) return false;
+  at = timeline.settled(at);
   const auto read = member ? job.membership.released(member->shard) : std::nullopt;
   if (at < (read ? read : job.membership.released()).value_or(job::kNever)) return false;
   // Shards that a resize takes away behind it: if none of them was read beyond the cursor, all have
@@ -99,6 +101,8 @@ Status Sessions::place_first(Job& job, job::Member member, const delivery::Attac
       // It comes with all the ranks that there are now.
       timeline.redeal(at, request.cursor.position);
       job.membership.start_again(job.state.timeline.num_shards());
+      log::info(about(job.key), "job '{}' starts again at {}, which is dealt out anew to {}",
+                job.key.job, place_text(at), counted(timeline.num_shards(), "shard"));
       job.starts_by_ledger = false;
     }
     if (timeline.gapless()) job.state.timeline = std::move(timeline);

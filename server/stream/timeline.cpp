@@ -248,13 +248,6 @@ job::StepAt Timeline::begin_of(std::uint32_t shard, job::StepAt at, bool anew) c
   return begin;
 }
 
-std::optional<job::StepAt> Timeline::end_of(std::uint32_t shard, job::StepAt at) const {
-  for (std::size_t i = index_at(at); i < cuts_.size(); ++i) {
-    if (shard >= cuts_[i].num_shards) return std::max(at, cuts_[i].from);
-  }
-  return std::nullopt;
-}
-
 std::uint64_t Timeline::end_step(std::uint64_t epoch) const {
   return sharding({epoch, std::numeric_limits<std::uint64_t>::max()}).end_step();
 }

@@ -99,8 +99,6 @@ class Timeline {
   job::StepAt last_change() const;
   // The first step after `at` that begins another phase.
   std::optional<job::StepAt> next_phase(job::StepAt at) const;
-  // From where on, behind `at`, it has so few shards that this one is none of them.
-  std::optional<job::StepAt> end_of(std::uint32_t shard, job::StepAt at) const;
   // Where a consumer of the shard that would begin at `at` finds it: a resize may have brought it
   // later. With `anew`, it has no share in what was dealt out before the shard came last.
   job::StepAt begin_of(std::uint32_t shard, job::StepAt at, bool anew) const;

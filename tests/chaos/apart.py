@@ -301,6 +301,8 @@ class Apart:
         elif kind is Kind.REPLACE_RANKS:
             shards = sorted(self.ranks)
             self._random.shuffle(shards)
+            # The first to come to a job that has ended says of how many shards it is.
+            shards.sort(key=lambda shard: shard >= self._shards)
             self.story[-1] += self._replace(operation, shards)
         else:
             self.story[-1] += self._operate(operation)
