@@ -219,7 +219,7 @@ class Apart:
     def _step(self, shard: int) -> dict[str, Any]:
         answer = self.ranks[shard].do("step")
         if "error" in answer:
-            if "the job was resized to" in answer.get("message", ""):
+            if "the job was resized" in answer.get("message", ""):
                 self._leave(shard)
                 return answer
             raise FindingError(f"shard {shard}: {agreement.told(answer)}")
