@@ -132,6 +132,11 @@ void Sessions::attach_again_waiting(Job& job) {
   }
 }
 
+bool Sessions::is_brought(const std::string& pipeline) const {
+  return std::any_of(brought_.begin(), brought_.end(),
+                     [&](const auto& brought) { return brought.first.id == pipeline; });
+}
+
 void Sessions::stop_waiting(const SessionPtr& session) {
   for (const auto& [key, job] : jobs_) {
     const auto is_its = [&](const auto& waiting) { return waiting.session == session; };
@@ -176,7 +181,7 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
                       .passage = place.passage,
                       .jumps = std::move(jumps),
                       // Private jobs are not kept; what they brought is.
-                      .granted = job.is_private && brought_.empty() ? Job::kNoEnd : 0,
+                      .granted = job.is_private && !is_brought(job.key.pipeline) ? Job::kNoEnd : 0,
                       .ask_for_grant = [this] { keep_soon(); },
                       .open_epochs = job.state.open_epochs,
                       .last_known = job.last_known(),

@@ -44,6 +44,7 @@ bool Sessions::continues_run(const Job& job, std::optional<job::Member> member, 
   at = timeline.settled(at);
   const auto read = member ? job.membership.released(member->shard) : std::nullopt;
   if (at < (read ? read : job.membership.released()).value_or(job::kNever)) return false;
+  if (member && member->shard >= timeline.num_shards()) return true;
   // Shards that a resize takes away behind it: if none of them was read beyond the cursor, all have
   // stopped there, and the others take over. Else who reads them may be yet to come back.
   const std::uint32_t shards = timeline.sharding(at).segment().num_shards;

@@ -341,6 +341,8 @@ class Sessions final : public delivery::DataService {
       SPDLD_REQUIRES(mutex_);
   static void end_members(Job& job, const job::Caller& caller);
   void attach_again_waiting(Job& job) SPDLD_REQUIRES(mutex_);
+  // A loader has brought it, and it is not on disk yet.
+  bool is_brought(const std::string& pipeline) const SPDLD_REQUIRES(mutex_);
   void stop_waiting(const SessionPtr& session) SPDLD_REQUIRES(mutex_);
   // Whether the run goes on at a cursor's place as it is. If not, all ranks have gone back to a
   // saved state, or have come in another world, and what follows is dealt out anew.

@@ -147,11 +147,11 @@ StoredMove move_of(const json& value) {
 // By name. An array would take any number for one.
 const json& presences() {
   using Presence = job::MemberRecord::Presence;
-  static const json known{{"here", Presence::kHere},
-                          {"expected", Presence::kExpected},
-                          {"away", Presence::kAway},
-                          {"done", Presence::kDone}};
-  return known;
+  static const json kKnown{{"here", Presence::kHere},
+                           {"expected", Presence::kExpected},
+                           {"away", Presence::kAway},
+                           {"done", Presence::kDone}};
+  return kKnown;
 }
 
 json json_of(const job::MemberRecord& of) {
