@@ -18,11 +18,6 @@ std::optional<Member> Membership::expected() const {
   return expected->first;
 }
 
-bool Membership::expects(Member member) const {
-  const Entry* const known = find(member);
-  return known != nullptr && known->presence == Presence::kExpected;
-}
-
 bool Membership::anyone_left() const {
   return std::any_of(entries_.begin(), entries_.end(),
                      [](const auto& known) { return known.second.has_left(); });
@@ -69,7 +64,7 @@ void Membership::begin(Member member, StepAt at, bool by_cursor) {
   Entry& entry = entries_[member];
   const bool instead = by_cursor && (entry.presence == Presence::kExpected || entry.returns);
   entry.presence = Presence::kHere;
-  entry.was_here = true;
+  entry.is_current = true;
   entry.returns = false;
   entry.progress.next = entry.progress.released = at;
   entry.frontier = instead ? at : std::max(entry.frontier, at);
@@ -119,7 +114,7 @@ void Membership::start_again(std::uint32_t num_shards) {
   std::erase_if(entries_, [&](const auto& known) { return known.first.shard >= num_shards; });
   for (auto& [member, entry] : entries_) {
     entry.returns = true;
-    entry.was_here = false;
+    entry.is_current = false;
   }
 }
 
@@ -139,7 +134,8 @@ std::vector<MemberRecord> Membership::record(const Further& further) const {
     const bool is_here = entry.presence == Presence::kHere;
     record.push_back({.member = member,
                       .presence = entry.presence,
-                      .progress = entry.progress,
+                      .next = entry.progress.next,
+                      .released = entry.progress.released,
                       .reserved = is_here ? further(entry.frontier, std::max(lead_, entry.ahead))
                                           : entry.frontier});
   }
@@ -170,7 +166,7 @@ bool Membership::outruns_record(const Further& further, bool paces) {
     unknown = unknown || !entry.reserved;
     outruns = outruns || (entry.reserved && *entry.reserved <= further(entry.frontier, lead_ / 2));
   }
-  // What was meant for seconds is used up within one.
+  // The lead was to last for seconds, and did not last for one.
   if (outruns && !paces) lead_ = std::min(2 * lead_, kMostLead);
   return unknown || outruns;
 }
@@ -180,9 +176,9 @@ void Membership::restore(const std::vector<MemberRecord>& record) {
   for (const MemberRecord& of : record) {
     Entry& entry = entries_[of.member];
     entry.presence = of.presence == Presence::kHere ? Presence::kExpected : of.presence;
-    entry.progress = of.progress;
+    entry.progress = {.next = of.next, .released = of.released};
     entry.frontier = of.reserved;
-    entry.was_here = false;
+    entry.is_current = false;
     entry.reserved = of.reserved;
   }
 }

@@ -28,7 +28,7 @@ struct Sent {
   std::uint64_t batches = 0;
 };
 
-// What is on disk of a member.
+// A member as the disk has it.
 struct MemberRecord {
   enum class Presence : std::uint8_t {
     kHere,      // it is attached
@@ -39,18 +39,19 @@ struct MemberRecord {
 
   Member member;
   Presence presence = Presence::kHere;
-  Progress progress;
+  StepAt next;      // Progress's
+  StepAt released;  // the same
   StepAt reserved;  // no batch of this step or a later one has been sent to it
 
   friend bool operator==(const MemberRecord&, const MemberRecord&) = default;
 };
 
-// Who reads a job, who has read it, and how far each of them was sent steps: of one run. A change
-// of the job that began before the furthest of them would deal out rows twice, or give one step two
-// versions. A member that has left, was killed, or lost its shard to a resize counts as long as the
-// run. How far a member was sent steps only grows; it goes back with the member that is sent back:
-// by a seek of the job or of its own loop, or by a saved state that all ranks are started again
-// from.
+// The members of one run of a job: those that read it, those that have left, and how far each of
+// them was sent steps. A change of the job that began before the furthest of them would deal out
+// rows twice, or give one step two versions. A member that has left, was killed, or lost its shard
+// to a resize counts as long as the run. How far a member was sent steps only grows; it goes back
+// with the member that is sent back: by a seek of the job or of its own loop, or by a saved state
+// that all ranks are started again from.
 //
 // On disk, a member that is here is said to be a lead ahead of where it is: some seconds of the
 // job's own pace. It is sent no batch beyond that before the record is written again, which is done
@@ -74,24 +75,25 @@ class Membership {
     // The first step that it was not sent, as far as changes of the job are concerned: at least
     // where the last of them begins.
     StepAt frontier;
-    bool was_here = true;  // since this daemon runs: the others' progress may be older than the run
+    // `progress` is of this run and this daemon. False after restore() and start_again(), until the
+    // member begins again.
+    bool is_current = true;
     // All ranks have started again from a saved state, and this one is not back.
     bool returns = false;
     Sent sent;
-    std::uint64_t paced_batches = 0;  // of these, a second ago
-    std::uint64_t ahead = 0;
+    std::uint64_t paced_batches = 0;  // sent.batches a second ago
+    std::uint64_t ahead = 0;          // that it could be sent without another record, at reach()
     std::optional<StepAt> reserved = std::nullopt;  // on disk
 
     // Its progress is known, and it is not here.
-    bool has_left() const { return was_here && presence != Presence::kHere; }
+    bool has_left() const { return is_current && presence != Presence::kHere; }
   };
 
   using Entries = std::map<Member, Entry>;
   const Entries& entries() const { return entries_; }
   const Entry* find(Member member) const;
-  // Who was here when an earlier daemon died, and has not come back yet; none: nobody.
+  // A member that is expected; none: nobody is.
   std::optional<Member> expected() const;
-  bool expects(Member member) const;
   // Somebody has left whose progress is known; and whether all of those have said good-bye.
   bool anyone_left() const;
   bool all_done() const;
@@ -100,8 +102,8 @@ class Membership {
   // Everything before has been given back by all that are known of the shard, or of the job; nobody
   // is known: nothing.
   std::optional<StepAt> released(std::optional<std::uint32_t> shard = std::nullopt) const;
-  // Some member of the shard has given back a step from `at` on, or has been sent one that it is
-  // not known to have given back, and has said good-bye.
+  // Whether a member of the shard has used a step from `at` on: it gave one back, or it was sent
+  // one and said good-bye, which counts as used.
   bool has_read_beyond(std::uint32_t shard, StepAt at) const;
   // The first step that no member has been sent; none has been sent any: nothing.
   std::optional<StepAt> furthest() const;
@@ -118,12 +120,13 @@ class Membership {
 
   // A change of the job begins at `at`: no later one may begin before.
   void raise(StepAt at);
-  // The job was sent to `to`: those who are away go on there, too, and are expected no more.
+  // An operator sends the job to `to`. Members that are away go on there, too, and are expected no
+  // more.
   void go_to(StepAt to, std::uint64_t position);
   // All ranks start again from a saved state: each one's own says where it is. Whoever has no place
   // among so many shards does not come back.
   void start_again(std::uint32_t num_shards);
-  // Nobody who is not here is expected any more. Whether anybody was.
+  // Members that are expected are away from now on. Returns whether there were any.
   bool stop_expecting();
   void clear() { entries_.clear(); }  // another run
 
@@ -135,7 +138,7 @@ class Membership {
   bool outruns_record(const Further& further, bool paces);
   // So many steps ahead of where it is a member that is here is said to be on disk.
   std::uint64_t lead() const { return lead_; }
-  // After a restart of the daemon: whoever was here is expected.
+  // Takes over a record of an earlier daemon. Members that were here are expected.
   void restore(const std::vector<MemberRecord>& record);
 
  private:

@@ -170,10 +170,12 @@ Result<std::vector<job::JobKey>> Store::running_jobs(std::uint64_t unix_ms) {
   int state = statement.step();
   for (; state == SQLITE_ROW; state = statement.step()) {
     const auto job = parse_job(statement.text(3));
-    if (!job) continue;  // told when its ranks ask for it
-    job::Membership members;
-    members.restore(job->members);
-    if (!job->ended && members.expected()) found.push_back(statement.key());
+    if (!job || job->ended) continue;  // told when its ranks ask for it
+    const bool is_read = std::any_of(job->members.begin(), job->members.end(), [](const auto& of) {
+      using Presence = job::MemberRecord::Presence;
+      return of.presence == Presence::kHere || of.presence == Presence::kExpected;
+    });
+    if (is_read) found.push_back(statement.key());
   }
   if (state != SQLITE_DONE) return tl::unexpected<Status>(failure("read"));
   return found;

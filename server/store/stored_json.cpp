@@ -144,7 +144,7 @@ StoredMove move_of(const json& value) {
           .before = cuts_of(value.at("before"))};
 }
 
-// By name. An array would take any number for one.
+// An object, so that a record with an unknown name is refused.
 const json& presences() {
   using Presence = job::MemberRecord::Presence;
   static const json kKnown{{"here", Presence::kHere},
@@ -159,10 +159,8 @@ json json_of(const job::MemberRecord& of) {
   return {{"shard", of.member.shard},
           {"replica", of.member.replica},
           {"is", std::find(known.begin(), known.end(), json(of.presence)).key()},
-          {"next", step_json(of.progress.next)},
-          {"released", step_json(of.progress.released)},
-          {"position", of.progress.released_position},
-          {"moves", of.progress.moves},
+          {"next", step_json(of.next)},
+          {"released", step_json(of.released)},
           {"reserved", step_json(of.reserved)}};
 }
 
@@ -171,10 +169,8 @@ job::MemberRecord member_record_of(const json& value) {
       .member = {value.at("shard").get<std::uint32_t>(), value.at("replica").get<std::uint32_t>()},
       .presence =
           presences().at(value.at("is").get<std::string>()).get<job::MemberRecord::Presence>(),
-      .progress = {.next = step_of(value.at("next")),
-                   .released = step_of(value.at("released")),
-                   .released_position = value.at("position").get<std::uint64_t>(),
-                   .moves = value.at("moves").get<std::uint32_t>()},
+      .next = step_of(value.at("next")),
+      .released = step_of(value.at("released")),
       .reserved = step_of(value.at("reserved"))};
 }
 

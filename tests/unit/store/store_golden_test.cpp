@@ -111,11 +111,11 @@ StoredJob job() {
   job.cuts = cuts;
   job.moves = {{.number = 1, .after = 0, .from = {1, 0}, .to = {4, 2}, .before = cuts}};
   job.move_count = 1;
-  job.members = {
-      {.member = {2, 1},
-       .presence = job::MemberRecord::Presence::kAway,
-       .progress = {.next = {3, 7}, .released = {3, 5}, .released_position = 640, .moves = 1},
-       .reserved = {3, 9}}};
+  job.members = {{.member = {2, 1},
+                  .presence = job::MemberRecord::Presence::kAway,
+                  .next = {3, 7},
+                  .released = {3, 5},
+                  .reserved = {3, 9}}};
   job.done = {{0, 1}};
   job.kept_unix_ms = 1'700'000'000'000;
   StoredEnd& end = job.end.emplace();
