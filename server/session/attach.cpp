@@ -141,9 +141,7 @@ void Sessions::stop_waiting(const SessionPtr& session) {
   for (const auto& [key, job] : jobs_) {
     const auto is_its = [&](const auto& waiting) { return waiting.session == session; };
     if (std::erase_if(job->waiting, is_its) == 0) continue;
-    // It alone has kept the job.
-    if (job->waiting.empty() && job->members.empty() && !job->declared && !job->changes())
-      drop_job(JobPtr(job));
+    if (job->waiting.empty()) drop_if_unused(JobPtr(job));
     return;
   }
 }
@@ -181,7 +179,7 @@ Result<std::shared_ptr<Consumer>> Sessions::connect(const Session& session,
                       .passage = place.passage,
                       .jumps = std::move(jumps),
                       // Private jobs are not kept; what they brought is.
-                      .granted = job.is_private && !is_brought(job.key.pipeline) ? Job::kNoEnd : 0,
+                      .granted = job.is_private && !is_brought(job.key.pipeline) ? kUnlimited : 0,
                       .ask_for_grant = [this] { keep_soon(); },
                       .open_epochs = job.state.open_epochs,
                       .last_known = job.last_known(),

@@ -339,17 +339,19 @@ void Consumer::failed(const engine::StreamFailure& failure, const stream::Stream
 }
 
 void Consumer::end(bool away) {
-  let_streams_go_on();  // others may read them
-  MutexLock lock(mutex_);
-  ended_ = true;
-  const job::Member member{shard_, replica_};
-  // Another process may have its place by now; then nobody is to wait for this one.
-  const bool missed = roll_->went(member, holder(), away, timeline_.settled(to_send_)) && away;
-  leave(std::exchange(legs_, {}), missed);
-  if (pending_) leave(pending_->legs, missed);
-  pending_.reset();
-  if (replicas_ > 1 && !away) streams_.dismiss(job_, member);
-  if (replicas_ > 1 && away && roll_->here(member)) streams_.dismiss(job_, member, passage_);
+  {
+    MutexLock lock(mutex_);
+    ended_ = true;
+    const job::Member member{shard_, replica_};
+    // Another process may have its place by now; then nobody is to wait for this one.
+    const bool missed = roll_->went(member, holder(), away, timeline_.settled(to_send_)) && away;
+    leave(std::exchange(legs_, {}), missed);
+    if (pending_) leave(pending_->legs, missed);
+    pending_.reset();
+    if (replicas_ > 1 && !away) streams_.dismiss(job_, member);
+    if (replicas_ > 1 && away && roll_->here(member)) streams_.dismiss(job_, member, passage_);
+  }
+  let_streams_go_on();  // others may read them; hold() finds none from now on
 }
 
 std::vector<std::shared_ptr<stream::SlotPool>> Consumer::pools() const {

@@ -173,7 +173,7 @@ class Job final : public stream::FailureJudge {
   // How it ended: when nobody is attached any more.
   job::EndView end() const;
   store::StoredJob stored() const { return stored(state, membership); }
-  // As it would be stored with these.
+  // The record of the job if it had this state and these members.
   store::StoredJob stored(const JobState& as, const job::Membership& members_as) const;
   store::StoredPosition stored_position(const Acknowledged& at) const;
 
@@ -201,13 +201,14 @@ class Job final : public stream::FailureJudge {
   bool being_written = false;
   bool starts_by_ledger = false;  // all who ask for the ledger's place begin at state.start
   std::map<job::Member, SessionPtr> members;
-  // Attaches that wait for another member to come: it says where they begin.
+  // Attaches without a thread: they wait for a write of the job, or for another member whose place
+  // says where they begin.
   struct WaitingAttach {
     SessionPtr session;
     delivery::AttachRequest request;
   };
   std::vector<WaitingAttach> waiting;
-  // Of this run: also who has left, and who was here when an earlier daemon died.
+  // The members of this run, with those that have left or that an earlier daemon had.
   job::Membership membership;
   std::string last_parting;  // how the last consumer ended that did not say good-bye
   // When its consumers began to come; and that whoever has not come by now is another node's.

@@ -19,8 +19,7 @@ std::string waits_text(const Job& job, std::uint32_t shard) {
   return "job '" + job.key.job + "': shard " + std::to_string(shard) + " comes into the job at " +
          place_text(job.state.timeline.begin_of(shard, job.state.start, true)) +
          ", and no rank is there that goes on to that step; start the others, too: from their "
-         "saved "
-         "states, or all afresh";
+         "saved states, or all afresh";
 }
 
 std::string away_text(const Job& job, job::Member member) {

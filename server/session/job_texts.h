@@ -14,9 +14,9 @@ namespace spdld::session {
 std::string shard_text(std::uint32_t shard, std::uint32_t num_shards);
 // "shard 1", "replica 0 of shard 1"
 std::string member_text(const Job& job, job::Member member);
-// Which other replica of the shard is waited for, and what to do; empty if none is.
-// Why a shard that enters the job is not read before another one comes.
+// Why a shard that enters the job is not read before another one comes, and what to do.
 std::string waits_text(const Job& job, std::uint32_t shard);
+// Which other replica of the shard is waited for, and what to do; empty if none is.
 std::string away_text(const Job& job, job::Member member);
 // kInvalidArgument: the name begins as an option or a hidden directory does. Empty is a private
 // job's.

@@ -12,7 +12,7 @@
 namespace spdld::session {
 namespace {
 
-// What has failed in a running job, and is not on disk yet.
+// Adds the failures of a running job that are not on disk yet.
 void add_unkept(const Job& job, KeptFailures& failures) {
   for (const std::uint64_t item : job.failures.replaced_behind(job.replaced_kept))
     failures.replaced.insert(item);
@@ -77,13 +77,9 @@ Result<bool> Sessions::claim(const SessionPtr& session, const job::JobKey& key,
   if (claimed.ok()) claimed = claim_shard(session, job, request);
   if (claimed.ok() && job->members.size() == 1 && !request.reconnect)
     job->new_run = !job->is_private;
-  // A job that its first rank made must not stay when that rank does not.
-  if (!claimed.ok() && job->members.empty() && !job->declared && !job->changes()) {
-    drop_job(job);
-    streams_.forget(job->tag);
-  }
-  if (!claimed.ok()) return tl::unexpected<Status>(claimed);
-  return true;
+  if (claimed.ok()) return true;
+  drop_if_unused(job);
+  return tl::unexpected<Status>(claimed);
 }
 
 Result<JobPtr> Sessions::join_job(const job::JobKey& key,
@@ -175,8 +171,8 @@ Result<JobPtr> Sessions::join_job(const job::JobKey& key,
   return job;
 }
 
-// Who comes back to a shard that a resize takes away still has the steps before: as a process that
-// goes on, or one in its place that goes back to nothing that was read by then.
+// A shard that a resize takes away can be read up to the resize: by its process when it reconnects,
+// or by another one whose state is not before what the shard has given back.
 bool Sessions::finishes_shard(const Job& job, const delivery::AttachRequest& request) {
   if (request.start != wire::StartMode::kCursor || !request.shard) return false;
   const stream::Timeline& timeline =
@@ -212,8 +208,8 @@ Status Sessions::check_facts(const Job& job, const delivery::AttachRequest& requ
                       ", and this consumer asks for " + what + " " + std::to_string(wants) + ": " +
                       way_out + ", or name another job (job=)");
   };
-  // Who lost its connection cannot know of what was done to the job since then, and is told by the
-  // answer.
+  // Who lost its connection, or comes to finish a shard, may not know of what was done to the job
+  // since then, and is told by the answer.
   const bool back = request.reconnect || finishes_shard(job, request);
   if (request.replicas != job.replicas)
     return differs("replicas", job.replicas, request.replicas, "give the job's (replicas=)");

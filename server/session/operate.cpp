@@ -244,7 +244,6 @@ Result<DeletedJob> Sessions::delete_job(const job::Caller& caller, const JobName
     broken_.erase(*key);
     return deleted;
   }
-  streams_.forget(job->tag);
   log::info(about(*key, caller.uid), "job '{}' on pipeline '{}' deleted by uid {}", key->job,
             key->pipeline, caller.uid);
   drop_job(job);

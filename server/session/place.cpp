@@ -45,8 +45,9 @@ bool Sessions::continues_run(const Job& job, std::optional<job::Member> member, 
   const auto read = member ? job.membership.released(member->shard) : std::nullopt;
   if (at < (read ? read : job.membership.released()).value_or(job::kNever)) return false;
   if (member && member->shard >= timeline.num_shards()) return true;
-  // Shards that a resize takes away behind it: if none of them was read beyond the cursor, all have
-  // stopped there, and the others take over. Else who reads them may be yet to come back.
+  // A later resize may take shards away. If one of these was read beyond the cursor, its reader may
+  // come back, and the run continues. If none was, the shards that stay take over their rows from
+  // the cursor on.
   const std::uint32_t shards = timeline.sharding(at).segment().num_shards;
   for (std::uint32_t shard = timeline.num_shards(); shard < shards; ++shard) {
     if (job.membership.has_read_beyond(shard, at)) return true;

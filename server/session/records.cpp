@@ -17,12 +17,13 @@ namespace {
 // A job whose daemon died so long ago is not what a fresh rank of its name belongs to.
 constexpr std::uint64_t kStillRunningMs = 120'000;
 
-// A process in the place of one whose shard a resize takes away, of a job that others still read.
-bool finishes_shard(const store::StoredJob& stored, const delivery::AttachRequest& request) {
+// Whether the process may come to finish a shard that a resize takes away, of a job that others
+// still read. Sessions::finishes_shard() decides it once the job is made.
+bool may_finish_shard(const store::StoredJob& stored, const delivery::AttachRequest& request) {
   const auto has_had = [&](const store::StoredCut& cut) {
     return cut.num_shards == request.num_shards;
   };
-  return !stored.ended && request.start == wire::StartMode::kCursor &&
+  return !stored.ended && !stored.cuts.empty() && request.start == wire::StartMode::kCursor &&
          request.shard >= stored.cuts.back().num_shards &&
          job::StepAt{request.cursor.epoch, request.cursor.step} < stored.cuts.back().from &&
          std::any_of(stored.cuts.begin(), stored.cuts.end(), has_had);
@@ -34,7 +35,7 @@ bool same_facts(const store::StoredJob& stored, const delivery::AttachRequest& r
          same_vars(stored.first_vars, stored.vars, request.vars) &&
          request.batch_size == stored.batch_size &&
          (request.num_shards.value_or(num_shards) == num_shards ||
-          finishes_shard(stored, request)) &&
+          may_finish_shard(stored, request)) &&
          static_cast<std::uint64_t>(
              request.seed.value_or(static_cast<std::int64_t>(stored.seed))) == stored.seed;
 }

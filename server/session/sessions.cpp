@@ -285,7 +285,6 @@ void Sessions::end_job(const JobPtr& ended) {
   if (!job.membership.expected() && job.membership.anyone_left() && job.membership.all_done())
     job.state.moves.clear();
   if (job.declared || job.changes() || !runs(ended)) return;
-  streams_.forget(job.tag);
   job.settle_moves();
   if (job.membership.anyone_left()) {
     store::StoredEnd end{.end = job.end(), .view = job.view(), .stages = stages_of(job)};
@@ -323,8 +322,13 @@ void Sessions::drop_job(const JobPtr& job) {
   for (const pipeline::PhasePtr& phase : job->phases()) {
     if (phase->cache_use != nullptr) phase->cache_use->end();
   }
+  streams_.forget(job->tag);
   jobs_.erase(job->key);
   attach_again_waiting(*job);
+}
+
+void Sessions::drop_if_unused(const JobPtr& job) {
+  if (job->members.empty() && !job->declared && !job->changes()) drop_job(job);
 }
 
 void Sessions::keep_privately(const Job& job, store::StoredEnd end) {

@@ -255,7 +255,7 @@ class Sessions final : public delivery::DataService {
   pipeline::PipelinePtr look_at_data(const SessionPtr& session) SPDLD_EXCLUDES(mutex_);
   // The job that the request means, and the session's place in it. `revived` is what is known of it
   // from before, if anything is; `pipeline` is what it has otherwise, as the request wants it.
-  // False: it waits, and try_attach() is called again for it.
+  // False: the session waits without a thread, and attach_slowly() is called again for it.
   Result<bool> claim(const SessionPtr& session, const job::JobKey& key,
                      const Result<pipeline::PipelinePtr>& pipeline,
                      const delivery::AttachRequest& request, const JobPtr& revived,
@@ -334,15 +334,16 @@ class Sessions final : public delivery::DataService {
   // Whether the attach goes on once a change of its job is on disk.
   bool waits_for_write(const job::JobKey& key, const SessionPtr& session,
                        const delivery::AttachRequest& request) SPDLD_REQUIRES(mutex_);
-  // Whether a fresh rank's shard enters the run of those who have left, so that one of them must
-  // come back first, or another one of their shards begin a new run: else it would depend on who
-  // comes first which rows it has.
+  // Whether a fresh rank must wait. Nobody is attached, and a resize brought its shard in the
+  // middle of the run. A rank that comes back continues that run; a fresh rank of an older shard
+  // begins a new one. Only then is it known where this rank begins.
   bool waits_for_others(const Job& job, const delivery::AttachRequest& request) const
       SPDLD_REQUIRES(mutex_);
   static void end_members(Job& job, const job::Caller& caller);
   void attach_again_waiting(Job& job) SPDLD_REQUIRES(mutex_);
   // A loader has brought it, and it is not on disk yet.
   bool is_brought(const std::string& pipeline) const SPDLD_REQUIRES(mutex_);
+  // The session does not wait to attach any more.
   void stop_waiting(const SessionPtr& session) SPDLD_REQUIRES(mutex_);
   // Whether the run goes on at a cursor's place as it is. If not, all ranks have gone back to a
   // saved state, or have come in another world, and what follows is dealt out anew.
@@ -420,10 +421,10 @@ class Sessions final : public delivery::DataService {
   struct Change {
     JobPtr job;
     JobState next;
-    std::optional<job::StepAt> begins = std::nullopt;         // where it does, if it is at a step
+    std::optional<job::StepAt> begins = std::nullopt;         // the first step that it changes
     std::optional<Job::Acknowledged> goes_to = std::nullopt;  // where the job is sent, if it is
 
-    // What becomes of its members by that.
+    // Moves the members' frontiers as the change does.
     void apply_to(job::Membership& members) const;
   };
   Change begin_change(const JobPtr& job) SPDLD_REQUIRES(mutex_, records_);
@@ -559,6 +560,8 @@ class Sessions final : public delivery::DataService {
   void end_job(const JobPtr& job) SPDLD_REQUIRES(mutex_);
   // It is no job any more. What it has begun comes to its end.
   void drop_job(const JobPtr& job) SPDLD_REQUIRES(mutex_);
+  // A job that a rank has made, and that nobody has attached to, must not stay.
+  void drop_if_unused(const JobPtr& job) SPDLD_REQUIRES(mutex_);
   void limits_changed(const Job& job);
   std::vector<job::StageView> stages_of(const Job& job) const;
   Totals totals_so_far() const SPDLD_REQUIRES(mutex_);  // without rates

@@ -111,6 +111,13 @@ TEST_F(SlowDiskTest, LosesNothingOfARunThatEndedAndBeganAgainMeanwhile) {
   EXPECT_EQ(ended->front().view.job, "again");
 }
 
+TEST_F(SlowDiskTest, HoldsUpNoPrivateJobForAPipelineThatAnotherLoaderBrought) {
+  const MutexLock writing(sessions_->records());
+  attach({.job = "k", .pipeline_yaml = yaml("brought", "drop")}).attached();
+  const Rank own = attach({.pipeline = "p"});
+  read(own, 3);
+}
+
 TEST_F(SlowDiskTest, KeepsWhatALoaderBroughtForTheNextDaemon) {
   {
     const MutexLock writing(sessions_->records());
