@@ -28,6 +28,8 @@ from chaos.victim import DaemonVictim
 StepAt = tuple[int, int]
 MOST_EPOCHS_APART = 3
 MOST_STEPS_AT_ONCE = 40
+# Of the daemon to a rank whose shard is no more: at its end, or when it reconnects.
+NO_SHARD = ("the job was resized to", "any more: the job was resized")
 
 
 @dataclasses.dataclass
@@ -219,7 +221,7 @@ class Apart:
     def _step(self, shard: int) -> dict[str, Any]:
         answer = self.ranks[shard].do("step")
         if "error" in answer:
-            if "the job was resized" in answer.get("message", ""):
+            if any(words in answer.get("message", "") for words in NO_SHARD):
                 self._leave(shard)
                 return answer
             raise FindingError(f"shard {shard}: {agreement.told(answer)}")

@@ -155,7 +155,7 @@ def test_a_checkpoint_has_the_rest_of_its_epoch_come_again() -> None:
 def test_the_seed_says_what_is_done_and_a_longer_run_begins_as_a_shorter_one() -> None:
     long = operations.draw(3, 2000)
     assert operations.draw(3, 100) == [one for one in long if one.before < 100]
-    # Resizes are drawn for ranks that are apart alone.
+    # These are drawn for ranks that are apart alone.
     assert {one.kind for one in long} == set(Kind) - {Kind.RESIZE, Kind.REPLACE_RANKS}
     assert operations.draw(4, 100) != operations.draw(3, 100)
     assert len({operations.draw_world(seed) for seed in range(200)}) == 2 * 3 * 3 * 3

@@ -41,7 +41,6 @@ class Readers:
         self._started: list[Stepper] = []
 
     def start(self, shard: int, count: int, **options: Any) -> Stepper:
-        """`state`: of the rank that had the shard before."""
         rank = Stepper(
             environment={"PYTHONPATH": str(daemon_module.build_dir() / "python")},
             pipeline=marked.PIPELINE,
