@@ -45,11 +45,12 @@ std::optional<StepAt> Membership::released(std::optional<std::uint32_t> shard) c
   return least;
 }
 
-bool Membership::has_read_beyond(std::uint32_t shard, StepAt at) const {
-  return std::any_of(entries_.begin(), entries_.end(), [&](const auto& known) {
+bool Membership::stopped_at(std::uint32_t shard, StepAt at) const {
+  return std::all_of(entries_.begin(), entries_.end(), [&](const auto& known) {
     const Progress& progress = known.second.progress;
     const bool done = known.second.presence == Presence::kDone;
-    return known.first.shard == shard && (done ? progress.next : progress.released) > at;
+    return known.first.shard != shard ||
+           (progress.next >= at && (done ? progress.next : progress.released) <= at);
   });
 }
 

@@ -102,9 +102,10 @@ class Membership {
   // Everything before has been given back by all that are known of the shard, or of the job; nobody
   // is known: nothing.
   std::optional<StepAt> released(std::optional<std::uint32_t> shard = std::nullopt) const;
-  // Whether a member of the shard has used a step from `at` on: it gave one back, or it was sent
-  // one and said good-bye, which counts as used.
-  bool has_read_beyond(std::uint32_t shard, StepAt at) const;
+  // Whether all members of the shard stopped at `at`: they were sent everything before, and have
+  // used no step from there on. One that was given back counts as used, and one that was sent to a
+  // member that has said good-bye.
+  bool stopped_at(std::uint32_t shard, StepAt at) const;
   // The first step that no member has been sent; none has been sent any: nothing.
   std::optional<StepAt> furthest() const;
 

@@ -45,12 +45,12 @@ bool Sessions::continues_run(const Job& job, std::optional<job::Member> member, 
   const auto read = member ? job.membership.released(member->shard) : std::nullopt;
   if (at < (read ? read : job.membership.released()).value_or(job::kNever)) return false;
   if (member && member->shard >= timeline.num_shards()) return true;
-  // A later resize may take shards away. If one of these was read beyond the cursor, its reader may
-  // come back, and the run continues. If none was, the shards that stay take over their rows from
-  // the cursor on.
+  // A later resize may take shards away. If all of these stopped at the cursor, the shards that
+  // stay take over their rows from there on. Else their readers may come back, and the run
+  // continues.
   const std::uint32_t shards = timeline.sharding(at).segment().num_shards;
   for (std::uint32_t shard = timeline.num_shards(); shard < shards; ++shard) {
-    if (job.membership.has_read_beyond(shard, at)) return true;
+    if (!job.membership.stopped_at(shard, at)) return true;
   }
   return shards <= timeline.num_shards();
 }

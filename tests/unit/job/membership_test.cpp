@@ -116,16 +116,16 @@ TEST(Membership, KnowsWhetherAllHaveSaidGoodBye) {
 TEST(Membership, KnowsUpToWhereAShardWasRead) {
   Membership members;
   EXPECT_EQ(members.released(1), std::nullopt) << "by nobody";
-  EXPECT_FALSE(members.has_read_beyond(1, {0, 0}));
   members.begin(kShard1, {0, 0}, false);
   members.reach(kShard1, {.next = {0, 24}, .released = {0, 22}}, {.batches = 24}, 0);
   members.leave(kShard1, false);
   EXPECT_EQ(members.released(1), (StepAt{0, 22})) << "it was killed, with batches in hand";
-  EXPECT_TRUE(members.has_read_beyond(1, {0, 21}));
-  EXPECT_FALSE(members.has_read_beyond(1, {0, 22}));
+  EXPECT_FALSE(members.stopped_at(1, {0, 21}));
+  EXPECT_TRUE(members.stopped_at(1, {0, 22}));
+  EXPECT_FALSE(members.stopped_at(1, {0, 25})) << "it was sent no step 24";
   members.leave(kShard1, true);
-  EXPECT_TRUE(members.has_read_beyond(1, {0, 23})) << "it has said that it is done with them";
-  EXPECT_FALSE(members.has_read_beyond(1, {0, 24}));
+  EXPECT_FALSE(members.stopped_at(1, {0, 23})) << "it has said that it is done with them";
+  EXPECT_TRUE(members.stopped_at(1, {0, 24}));
   read(members, {.shard = 1, .replica = 1}, {0, 0}, 3);
   EXPECT_EQ(members.released(1), (StepAt{0, 3})) << "its other replica has not come so far";
   EXPECT_EQ(members.released(0), std::nullopt);

@@ -273,6 +273,30 @@ TEST_F(LastRankTest, TakesOverARankThatStoppedWhereItDid) {
   EXPECT_THAT(attach(in_epoch_1(1, 2)).refusal(), HasSubstr("has num_shards 1"));
 }
 
+TEST_F(LastRankTest, LeavesToAShardThatGoesWhatThatHasYetToRead) {
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {1, 0}));
+  ASSERT_TRUE(resize(2));
+  {
+    const Rank first = attach(wish(0));
+    Wish slow = wish(1);
+    slow.credits = wire::kMinCredits;
+    const Rank second = attach(slow);
+    read(second, 1);
+    read(first, 8);
+    ASSERT_TRUE(resize(1));
+    hang_up(first);
+    hang_up(second);
+  }
+  const auto at = [](std::uint32_t shard, std::uint32_t num_shards, std::uint64_t step) {
+    Wish wish = from_state(shard, num_shards, step);
+    wish.cursor = delivery::StreamPosition{.epoch = 1, .position = step * 4, .step = step};
+    return wish;
+  };
+  const Rank first = attach(at(0, 1, 8));
+  EXPECT_EQ(first.batch().next_position, 36U) << "of two shards";
+  EXPECT_EQ(begin_of(attach(at(1, 2, 1))), (job::StepAt{1, 1}));
+}
+
 TEST_F(LastRankTest, LetsARankOfAShardThatGoesReadItToItsEnd) {
   ASSERT_TRUE(resize(2));
   const Rank first = attach(from_state(0, 2, 2));
