@@ -264,8 +264,11 @@ class Ordeal:
     def _check_rank(self, rank: RankVictim) -> None:
         if rank.killed or rank.running:
             return
+        # The daemon's lives may be too short for a rank that is new: a launcher starts it again.
+        if rank.process.returncode == 1 and rank.found_no_daemon():
+            rank.start()
         # A rank ends well when it was told to, and not before.
-        if rank.process.returncode != 0 or not self._stop_file.exists():
+        elif rank.process.returncode != 0 or not self._stop_file.exists():
             self._rank_failed(rank)
 
     def _rank_failed(self, rank: RankVictim) -> None:

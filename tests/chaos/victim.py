@@ -13,6 +13,7 @@ import daemon as daemon_module
 from support import launchers
 
 TAIL_LINES = 30
+NO_DAEMON = "spdld._errors.ConnectionError: no spdld daemon answers at"
 
 
 class DaemonVictim(daemon_module.Daemon):
@@ -59,12 +60,14 @@ class RankVictim:
         self.name = name
         self.log = directory / f"{name}.ledger"
         self.lives = 0
+        self._size_at_start = 0
         self._output = directory / f"{name}.out"
         self._options = {**options, "log": str(self.log)}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         self.lives += 1
+        self._size_at_start = self.size()
         environment = launchers.environment_without()
         environment["PYTHONPATH"] = str(daemon_module.build_dir() / "python")
         program = pathlib.Path(__file__).with_name("rank.py")
@@ -100,6 +103,11 @@ class RankVictim:
     def size(self) -> int:
         """Of its record, in bytes."""
         return self.log.stat().st_size if self.log.exists() else 0
+
+    def found_no_daemon(self) -> bool:
+        """Whether it ended because no daemon was there for the first seconds of this life."""
+        said = self.tail().rpartition("\n")[2]
+        return self.size() == self._size_at_start and said.startswith(NO_DAEMON)
 
     def tail(self) -> str:
         text = self._output.read_text(errors="replace") if self._output.exists() else ""
