@@ -111,12 +111,18 @@ void Membership::go_to(StepAt to, std::uint64_t position) {
   }
 }
 
-void Membership::start_again(std::uint32_t num_shards) {
+void Membership::start_again(std::uint32_t num_shards, StepAt at, std::uint64_t position) {
   std::erase_if(entries_, [&](const auto& known) { return known.first.shard >= num_shards; });
   for (auto& [member, entry] : entries_) {
     entry.returns = true;
     entry.is_current = false;
+    entry.progress.next = entry.progress.released = at;
+    entry.progress.released_position = position;
   }
+}
+
+void Membership::begin_again(std::uint32_t num_shards) {
+  std::erase_if(entries_, [&](const auto& known) { return known.first.shard < num_shards; });
 }
 
 bool Membership::stop_expecting() {

@@ -75,10 +75,11 @@ class Membership {
     // The first step that it was not sent, as far as changes of the job are concerned: at least
     // where the last of them begins.
     StepAt frontier;
-    // `progress` is of this run and this daemon. False after restore() and start_again(), until the
-    // member begins again.
+    // `progress` is of what it was sent in this run by this daemon. False after restore() and
+    // start_again(), until the member begins again.
     bool is_current = true;
-    // All ranks have started again from a saved state, and this one is not back.
+    // All ranks have started again from a saved state, and this one is not back: its progress is
+    // that state's.
     bool returns = false;
     Sent sent;
     std::uint64_t paced_batches = 0;  // sent.batches a second ago
@@ -124,12 +125,14 @@ class Membership {
   // An operator sends the job to `to`. Members that are away go on there, too, and are expected no
   // more.
   void go_to(StepAt to, std::uint64_t position);
-  // All ranks start again from a saved state: each one's own says where it is. Whoever has no place
-  // among so many shards does not come back.
-  void start_again(std::uint32_t num_shards);
+  // All ranks start again from a state that was saved at `at`. Whoever has no place among so many
+  // shards does not come back.
+  void start_again(std::uint32_t num_shards, StepAt at, std::uint64_t position);
   // Members that are expected are away from now on. Returns whether there were any.
   bool stop_expecting();
   void clear() { entries_.clear(); }  // another run
+  // The shards that there are from now on begin again; one that goes is still read by its members.
+  void begin_again(std::uint32_t num_shards);
 
   // For the disk; kept() once it is there.
   std::vector<MemberRecord> record(const Further& further) const;

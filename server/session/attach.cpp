@@ -242,6 +242,9 @@ Result<bool> Sessions::begin(const SessionPtr& session, const delivery::AttachRe
     MutexLock lock(mutex_);
     await_written(session->job->key);
     if (session->closed) return error(Code::kCancelled, "the consumer left while it attached");
+    const auto held = session->job->members.find(session->member);
+    if (held == session->job->members.end() || held->second != session)
+      return error(Code::kCancelled, "another one has taken its place while it attached");
     // What it would be given, the next daemon would not know of. It comes again by itself.
     if (suspended_) return error(Code::kUnavailable, "the daemon is stopping");
     Job& job = *session->job;

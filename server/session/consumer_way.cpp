@@ -138,8 +138,9 @@ Status Consumer::go_to(job::StepAt to, stream::Timeline timeline) {
   if (to > to_send_ && granted_ != kUnlimited) {
     granted_ = batches_;
     ask_at_.reset();
-    ask_for_grant_();
   }
+  // A grant that was asked for elsewhere is of no use here.
+  if (!ask_at_ && granted_ != kUnlimited) ask_for_grant_();
   to_send_ = to;
   const job::StepAt at = timeline_.settled(to);
   std::optional<Pending> pending = std::exchange(pending_, std::nullopt);

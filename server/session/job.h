@@ -206,6 +206,7 @@ class Job final : public stream::FailureJudge {
   struct WaitingAttach {
     SessionPtr session;
     delivery::AttachRequest request;
+    std::string reason;
   };
   std::vector<WaitingAttach> waiting;
   // The members of this run, with those that have left or that an earlier daemon had.

@@ -46,9 +46,14 @@ bool Sessions::waits_for_write(const job::JobKey& key, const SessionPtr& session
                                const delivery::AttachRequest& request) {
   const auto known = jobs_.find(key);
   if (known == jobs_.end() || !known->second->being_written) return false;
-  session->connection->send_progress(0, 0, "its job is being changed, and that is not on disk yet");
-  known->second->waiting.push_back({session, request});
+  wait(*known->second, session, request, "its job is being changed, and that is not on disk yet");
   return true;
+}
+
+void Sessions::wait(Job& job, const SessionPtr& session, const delivery::AttachRequest& request,
+                    std::string reason) {
+  session->connection->send_progress(0, 0, reason);
+  job.waiting.push_back({session, request, std::move(reason)});
 }
 
 bool Sessions::makes_job(const job::JobKey& key, const delivery::AttachRequest& request) const {
@@ -68,8 +73,7 @@ Result<bool> Sessions::claim(const SessionPtr& session, const job::JobKey& key,
                join_job(key, pipeline, request, revived, session->connection->peer(), readings,
                         std::move(failures)));
   if (waits_for_others(*job, request)) {
-    job->waiting.push_back({session, request});
-    session->connection->send_progress(0, 0, waits_text(*job, *request.shard));
+    wait(*job, session, request, waits_text(*job, *request.shard));
     return false;
   }
   Status claimed =

@@ -45,11 +45,11 @@ bool Sessions::continues_run(const Job& job, std::optional<job::Member> member, 
   const auto read = member ? job.membership.released(member->shard) : std::nullopt;
   if (at < (read ? read : job.membership.released()).value_or(job::kNever)) return false;
   if (member && member->shard >= timeline.num_shards()) return true;
-  // A later resize may take shards away. If all of these stopped at the cursor, the shards that
-  // stay take over their rows from there on. Else their readers may come back, and the run
-  // continues.
+  // A later resize may take shards away. If all shards stopped at the cursor, those that stay take
+  // over the rows of the others from there on. Else the rows of a step would be dealt twice, or
+  // never: the run continues, and readers of the shards that go may come back.
   const std::uint32_t shards = timeline.sharding(at).segment().num_shards;
-  for (std::uint32_t shard = timeline.num_shards(); shard < shards; ++shard) {
+  for (std::uint32_t shard = 0; shard < shards; ++shard) {
     if (!job.membership.stopped_at(shard, at)) return true;
   }
   return shards <= timeline.num_shards();
@@ -62,6 +62,7 @@ Status Sessions::place_first(Job& job, job::Member member, const delivery::Attac
   // Who is yet to come back goes on where it was; so does the job, unless this is a new run of it.
   const bool new_run = request.start == wire::StartMode::kLedger && !request.reconnect;
   if (awaits(job) && !new_run) return {};
+  bool continues = false;
   if (request.start == wire::StartMode::kLedger) {
     Job::Acknowledged last;
     if (job.membership.anyone_left() || job.ledger.kept_unix_ms > 0) {
@@ -83,8 +84,8 @@ Status Sessions::place_first(Job& job, job::Member member, const delivery::Attac
         check_place(job, job.state.timeline, of_now ? std::string() : ledger->order, last.at,
                     last.position)
             .with_context("start=\"ledger\": job '" + job.key.job + "' cannot go on where it was"));
-    if (!continues_run(job, std::nullopt, last.at, last.position))
-      job.state.timeline.redeal(last.at, last.position);
+    continues = continues_run(job, std::nullopt, last.at, last.position);
+    if (!continues) job.state.timeline.redeal(last.at, last.position);
     job.state.start = last.at;
     job.starts_by_ledger = true;
   } else if (request.start == wire::StartMode::kFresh && !request.reconnect) {
@@ -102,7 +103,7 @@ Status Sessions::place_first(Job& job, job::Member member, const delivery::Attac
     } else {
       // It comes with all the ranks that there are now.
       timeline.redeal(at, request.cursor.position);
-      job.membership.start_again(job.state.timeline.num_shards());
+      job.membership.start_again(timeline.num_shards(), at, request.cursor.position);
       log::info(about(job.key), "job '{}' starts again at {}, which is dealt out anew to {}",
                 job.key.job, place_text(at), counted(timeline.num_shards(), "shard"));
       job.starts_by_ledger = false;
@@ -111,7 +112,11 @@ Status Sessions::place_first(Job& job, job::Member member, const delivery::Attac
     job.record_is_old = true;
     return {};
   }
-  job.membership.clear();
+  if (continues) {
+    job.membership.begin_again(job.state.timeline.num_shards());
+  } else {
+    job.membership.clear();
+  }
   job.state.moves.clear();
   job.began.reset();
   job.gathered = false;

@@ -111,6 +111,10 @@ void Sessions::heartbeat() {
       waiting.comes_on = moves || (works && !headway.own);
       waiting.stands_at = std::move(headway.doing);
     }
+    for (const auto& [key, job] : jobs_) {
+      for (const Job::WaitingAttach& attach : job->waiting)
+        attach.session->connection->send_progress(0, 0, attach.reason);
+    }
   }
   for (const SessionPtr& session : queued)
     session->connection->send_progress(0, 0, "other consumers attach first");

@@ -334,6 +334,9 @@ class Sessions final : public delivery::DataService {
   // Whether the attach goes on once a change of its job is on disk.
   bool waits_for_write(const job::JobKey& key, const SessionPtr& session,
                        const delivery::AttachRequest& request) SPDLD_REQUIRES(mutex_);
+  // The attach goes on with attach_again_waiting(); meanwhile its consumer is told the reason.
+  static void wait(Job& job, const SessionPtr& session, const delivery::AttachRequest& request,
+                   std::string reason);
   // Whether a fresh rank must wait. Nobody is attached, and a resize brought its shard in the
   // middle of the run. A rank that comes back continues that run; a fresh rank of an older shard
   // begins a new one. Only then is it known where this rank begins.

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Each change of a table, or of a text in one, raises the version.
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 constexpr int kApplicationId = 0x5350444c;  // "SPDL"
 
 constexpr const char* kSchema = R"sql(

@@ -1,5 +1,5 @@
 PRAGMA application_id = 1397769292;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 CREATE TABLE ended (
     uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL,
     ended_unix_ms INTEGER NOT NULL, state TEXT NOT NULL, PRIMARY KEY (uid, job, pipeline));

@@ -85,8 +85,10 @@ TEST(Membership, CountsWhoIsNotBackWhenAllRanksStartAgain) {
     read(members, member, {0, 0}, static_cast<std::uint64_t>(steps));
     members.leave(member, false);
   }
-  members.start_again(2);
+  members.start_again(2, {0, 5}, 10);
   EXPECT_FALSE(members.anyone_left()) << "what they had given back before is of no matter";
+  EXPECT_EQ(members.released(1), (StepAt{0, 5})) << "it begins there, too";
+  EXPECT_TRUE(members.stopped_at(1, {0, 5}));
   members.begin(kShard0, {0, 5}, true);
   EXPECT_EQ(members.furthest(), (StepAt{0, 30}));
   members.begin(kShard1, {0, 5}, true);
@@ -97,9 +99,20 @@ TEST(Membership, ForgetsShardsThatAreNoMoreWhenAllRanksStartAgain) {
   Membership members;
   read(members, kShard0, {0, 0}, 20);
   read(members, kShard1, {0, 0}, 30);
-  members.start_again(1);
+  members.start_again(1, {0, 5}, 10);
   members.begin(kShard0, {0, 5}, true);
   EXPECT_EQ(members.furthest(), (StepAt{0, 5}));
+}
+
+TEST(Membership, KnowsWhoIsYetToReadAShardThatGoesWhenTheOthersBeginAgain) {
+  Membership members;
+  for (const Member member : {kShard0, kShard1}) {
+    read(members, member, {0, 0}, 20);
+    members.leave(member, false);
+  }
+  members.begin_again(1);
+  EXPECT_EQ(members.released(0), std::nullopt);
+  EXPECT_NE(members.released(1), std::nullopt);
 }
 
 TEST(Membership, KnowsWhetherAllHaveSaidGoodBye) {

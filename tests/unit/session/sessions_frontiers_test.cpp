@@ -297,6 +297,51 @@ TEST_F(LastRankTest, LeavesToAShardThatGoesWhatThatHasYetToRead) {
   EXPECT_EQ(begin_of(attach(at(1, 2, 1))), (job::StepAt{1, 1}));
 }
 
+TEST_F(LastRankTest, LeavesItToAShardThatGoesWhenTheOthersBeginAtTheLedgersPlace) {
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {1, 0}));
+  ASSERT_TRUE(resize(2));
+  {
+    const Rank first = attach(wish(0));
+    Wish slow = wish(1);
+    slow.credits = wire::kMinCredits;
+    const Rank second = attach(slow);
+    read(second, 3);
+    read(first, 1);
+    ASSERT_TRUE(resize(1));
+    hang_up(first);
+    hang_up(second);
+  }
+  Wish from_ledger = FrontiersTest::wish(0);
+  from_ledger.from_ledger = true;
+  const Rank first = attach(from_ledger);
+  EXPECT_EQ(first.batch().next_position, 8U) << "of two shards";
+  Wish wish = from_state(1, 2, 3);
+  wish.cursor = delivery::StreamPosition{.epoch = 1, .position = 12, .step = 3};
+  EXPECT_EQ(begin_of(attach(wish)), (job::StepAt{1, 3}));
+}
+
+TEST_F(LastRankTest, DealsNoRowsAnewThatAShardWhichStaysHasRead) {
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {1, 0}));
+  ASSERT_TRUE(resize(3));
+  {
+    const Rank first = attach(wish(0));
+    const Rank second = attach(wish(1));
+    Wish slow = wish(2);
+    slow.credits = wire::kMinCredits;
+    const Rank third = attach(slow);
+    read(first, 2);
+    read(second, 7);
+    read(third, 2);
+    while (sessions_->sessions(self_).back().ready == 0) std::this_thread::yield();
+    ASSERT_TRUE(resize(2));
+    for (const Rank* rank : {&first, &second, &third}) hang_up(*rank);
+  }
+  Wish wish = from_state(0, 2, 2);
+  wish.cursor = delivery::StreamPosition{.epoch = 1, .position = 12, .step = 2};
+  const Rank rank = attach(wish);
+  EXPECT_EQ(rank.batch().next_position, 18U) << "of three shards";
+}
+
 TEST_F(LastRankTest, LetsARankOfAShardThatGoesReadItToItsEnd) {
   ASSERT_TRUE(resize(2));
   const Rank first = attach(from_state(0, 2, 2));
@@ -319,7 +364,10 @@ TEST_F(LastRankTest, LetsARankOfAShardThatGoesReadItToItsEnd) {
 TEST_F(LastRankTest, IsAwaitedByAFreshRankOfAShardThatComesIntoTheJob) {
   ASSERT_TRUE(resize(2));
   const Rank fresh = attach(wish(1));
-  fresh.next<wire::ProgressFrame>(wire::FrameType::kProgress);
+  const auto told = fresh.next<wire::ProgressFrame>(wire::FrameType::kProgress);
+  sessions_->heartbeat();
+  EXPECT_EQ(fresh.next<wire::ProgressFrame>(wire::FrameType::kProgress).text_bytes, told.text_bytes)
+      << "its client hears that the daemon lives";
   const Rank first = attach(from_state(0, 2, 2));
   EXPECT_EQ(begin_of(first), (job::StepAt{0, 2}));
   EXPECT_EQ(begin_of(fresh), from_);

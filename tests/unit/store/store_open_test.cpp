@@ -47,10 +47,11 @@ class StoreOpenTest : public ::testing::Test {
     bytes << in.rdbuf();
     return std::move(bytes).str();
   }
-  void run_sql(const char* sql) const {
+  void run_sql(const std::string& sql) const {
     sqlite3* db = nullptr;
     ASSERT_EQ(sqlite3_open(file_.c_str(), &db), SQLITE_OK);
-    EXPECT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+    EXPECT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+        << sqlite3_errmsg(db);
     sqlite3_close(db);
   }
   // Runs `part` where the directory and the file can be read and not written: in a child that is
@@ -154,10 +155,10 @@ TEST_F(StoreOpenTest, DirectoryThatCannotBeMadeIsDoneWithout) {
 
 TEST_F(StoreOpenTest, FileOfAnotherBuildIsRefusedByNameAndLeftAlone) {
   const std::string way_out =
-      ", and this spdld reads schema 1 alone; move the directory away, or name another with --set "
+      ", and this spdld reads schema 2 alone; move the directory away, or name another with --set "
       "state_dir=DIR. Pipelines that were applied, declared jobs and where jobs were are not taken "
       "over: apply and declare them again; ranks go on by their own cursors";
-  const auto refusal = [&](const char* sql) {
+  const auto refusal = [&](const std::string& sql) {
     keep_train();
     run_sql(sql);
     const std::string before = content();
@@ -168,8 +169,10 @@ TEST_F(StoreOpenTest, FileOfAnotherBuildIsRefusedByNameAndLeftAlone) {
   };
   const std::string begin =
       "state_dir " + directory_ + " cannot be used: " + file_ + " was written by ";
-  EXPECT_EQ(refusal("PRAGMA user_version = 2"),
-            begin + "another build of spdld (schema 2)" + way_out);
+  for (const std::string schema : {"1", "3"}) {
+    EXPECT_EQ(refusal("PRAGMA user_version = " + schema),
+              begin + "another build of spdld (schema " + schema + ")" + way_out);
+  }
   // The builds before schemas were counted anew had no application_id.
   for (const char* sql : {"PRAGMA application_id = 0; PRAGMA user_version = 4",
                           "PRAGMA application_id = 0; PRAGMA user_version = 1"})
