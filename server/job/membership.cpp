@@ -18,6 +18,14 @@ std::optional<Member> Membership::expected() const {
   return expected->first;
 }
 
+std::optional<Member> Membership::returning(std::uint32_t num_shards) const {
+  const auto returning = std::find_if(entries_.begin(), entries_.end(), [&](const auto& known) {
+    return known.second.returns && known.first.shard < num_shards;
+  });
+  if (returning == entries_.end()) return std::nullopt;
+  return returning->first;
+}
+
 bool Membership::anyone_left() const {
   return std::any_of(entries_.begin(), entries_.end(),
                      [](const auto& known) { return known.second.has_left(); });
@@ -130,6 +138,7 @@ bool Membership::stop_expecting() {
   for (auto& [member, entry] : entries_) {
     if (entry.presence != Presence::kExpected) continue;
     entry.presence = Presence::kAway;
+    entry.returns = true;
     any = true;
   }
   return any;

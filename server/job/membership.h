@@ -78,8 +78,8 @@ class Membership {
     // `progress` is of what it was sent in this run by this daemon. False after restore() and
     // start_again(), until the member begins again.
     bool is_current = true;
-    // All ranks have started again from a saved state, and this one is not back: its progress is
-    // that state's.
+    // Only its next cursor says where it is: all ranks have started again from a saved state, and
+    // its progress is that state's; or it was expected, and is not any more.
     bool returns = false;
     Sent sent;
     std::uint64_t paced_batches = 0;  // sent.batches a second ago
@@ -95,6 +95,8 @@ class Membership {
   const Entry* find(Member member) const;
   // A member that is expected; none: nobody is.
   std::optional<Member> expected() const;
+  // A member of so many shards that only its next cursor tells the place of; none: there is none.
+  std::optional<Member> returning(std::uint32_t num_shards) const;
   // Somebody has left whose progress is known; and whether all of those have said good-bye.
   bool anyone_left() const;
   bool all_done() const;

@@ -162,22 +162,24 @@ bool Job::outruns_record(bool paces) {
 
 // Who is yet to be seen here may hold a state from before it; who comes from another node does not
 // count.
-bool Job::gone_along(const Move& move) const {
+bool Job::gone_along(const Move& move, bool goers_too) const {
   if (membership.expected() || (!all_seen() && !gathered)) return false;
   for (const auto& [member, session] : members) {
     if (session->consumer == nullptr || session->consumer->view().moves < move.number) return false;
   }
   for (const auto& [member, of] : membership.entries()) {
-    if (of.has_left() && member.shard < state.timeline.num_shards() &&
-        of.progress.moves < move.number)
+    const bool goes = member.shard >= state.timeline.num_shards();
+    const bool may_come_back =
+        of.presence == job::Membership::Presence::kAway && (of.is_current || !gathered);
+    if ((goes ? goers_too && may_come_back : of.has_left()) && of.progress.moves < move.number)
       return false;
   }
   return true;
 }
 
-bool Job::settle_moves() {
+bool Job::settle_moves(bool goers_too) {
   const std::size_t before = state.moves.size();
-  std::erase_if(state.moves, [this](const Move& move) { return gone_along(move); });
+  std::erase_if(state.moves, [&](const Move& move) { return gone_along(move, goers_too); });
   return state.moves.size() != before;
 }
 

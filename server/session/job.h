@@ -160,8 +160,9 @@ class Job final : public stream::FailureJudge {
   bool outruns_record(bool paces);
   // One of its consumers goes, or is replaced. `done`: it has said good-bye.
   void note_left(const Session& session, bool done = false);
-  // Drops the moves that all have gone along with. Whether it dropped any.
-  bool settle_moves();
+  // Drops the moves that all have gone along with. Whether it dropped any. Without `goers_too`,
+  // those who have left a shard that a resize has taken away are waited for no more.
+  bool settle_moves(bool goers_too = true);
   // The first one that who has gone along with so many has yet to go along with; null: none.
   const Move* move_after(std::uint32_t moves) const;
   // What is still to come for who has gone along with so many moves.
@@ -236,7 +237,7 @@ class Job final : public stream::FailureJudge {
   static constexpr std::size_t kMostMoves = 16;
 
  private:
-  bool gone_along(const Move& move) const;
+  bool gone_along(const Move& move, bool goers_too) const;
   bool note_progress(const Session& session);  // whether it asks for more batches
 };
 using JobPtr = std::shared_ptr<Job>;

@@ -176,12 +176,14 @@ Result<JobPtr> Sessions::join_job(const job::JobKey& key,
 }
 
 // A shard that a resize takes away can be read up to the resize: by its process when it reconnects,
-// or by another one whose state is not before what the shard has given back.
+// or by another one whose state is not before what the shard has given back. Of one that is yet to
+// go along with a seek, that is not known.
 bool Sessions::finishes_shard(const Job& job, const delivery::AttachRequest& request) {
   if (request.start != wire::StartMode::kCursor || !request.shard) return false;
   const stream::Timeline& timeline =
       job.timeline_after(request.moves.value_or(job.state.move_count));
   const job::StepAt at{request.cursor.epoch, request.cursor.step};
+  const bool seeks = &timeline != &job.state.timeline;
   const std::uint32_t num_shards = timeline.sharding(at).segment().num_shards;
   if (*request.shard < timeline.num_shards() || *request.shard >= num_shards) return false;
   if (request.reconnect) return true;
@@ -190,7 +192,7 @@ bool Sessions::finishes_shard(const Job& job, const delivery::AttachRequest& req
   const auto has_had = [&](const stream::Timeline::Cut& cut) {
     return cut.num_shards == request.num_shards;
   };
-  return read && timeline.settled(at) >= *read &&
+  return (seeks || (read && timeline.settled(at) >= *read)) &&
          std::any_of(timeline.cuts().begin(), timeline.cuts().end(), has_had);
 }
 

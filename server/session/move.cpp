@@ -106,6 +106,7 @@ Result<Sessions::Change> Sessions::plan_seek(const job::Caller& caller, const Jo
                                         "; there is no step " + std::to_string(to.step));
   // All shards take the same steps before: up to the first one that none has begun.
   job->settle_moves();
+  if (job->state.moves.size() == Job::kMostMoves) job->settle_moves(false);
   if (job->state.moves.size() == Job::kMostMoves)
     return error(Code::kFailedPrecondition,
                  "job '" + job->key.job + "' was sought " + std::to_string(Job::kMostMoves) +
@@ -175,7 +176,7 @@ Result<Sessions::Deal> Sessions::plan_deal(const job::Caller& caller, const JobN
                                            std::uint64_t skip) {
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(const JobPtr job, find_job(caller, name));
-  job->settle_moves();
+  job->settle_moves(!shards);
   SPDLD_TRY(shards ? check_resize(*job, *shards) : check_settled(*job));
   // From the first step that no shard has begun: held still until all know.
   const job::StepAt from = hold(*job);

@@ -107,6 +107,8 @@ Status Sessions::place_first(Job& job, job::Member member, const delivery::Attac
       log::info(about(job.key), "job '{}' starts again at {}, which is dealt out anew to {}",
                 job.key.job, place_text(at), counted(timeline.num_shards(), "shard"));
       job.starts_by_ledger = false;
+      job.began.reset();
+      job.gathered = false;
     }
     if (timeline.gapless()) job.state.timeline = std::move(timeline);
     job.record_is_old = true;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text/counted.h"
 #include "session/about.h"
+#include "session/job_texts.h"
 #include "session/records.h"
 #include "session/sessions.h"
 
@@ -102,6 +103,12 @@ Status Sessions::check_feeds_all(const PlannedSwap& swap) {
   const Job& job = *swap.job;
   const std::string step = at_text(swap, "step:EPOCH/N");
   if (job.members.empty()) return {};
+  // All ranks say the same, and are to be answered the same: by a rank that is yet to come back,
+  // the step may still become an earlier one.
+  const auto returning = job.membership.returning(job.state.timeline.num_shards());
+  if (swap.by_consumer && returning && !job.gathered)
+    return Status(Code::kUnavailable, "job '" + job.key.job + "': " + member_text(job, *returning) +
+                                          " has not come back yet; try again once it is attached");
   for (std::uint32_t shard = 0; shard < job.state.timeline.num_shards(); ++shard) {
     const auto member = job.members.lower_bound({.shard = shard, .replica = 0});
     if ((member != job.members.end() && member->first.shard == shard) ||

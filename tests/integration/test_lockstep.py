@@ -111,6 +111,21 @@ def test_rows_that_never_come_to_ranks_apart_are_found() -> None:
     assert judge.incomplete(1) == []
 
 
+def test_an_epochs_end_that_a_later_seek_leads_to_as_well_is_no_sign_of_that_seek() -> None:
+    judge = apart.Judge()
+    texts = {1: marked.Text(mark=0, batch=1, last="keep")}
+
+    def given(epoch: int, step: int, item: int) -> str:
+        answer = {"epoch": epoch, "step": step, "items": [item], "version": 1, "marks": [[0, 0]]}
+        return judge.given(0, answer, texts)
+
+    assert given(11, 19, 0) == ""
+    judge.seeks += [apart.Seek((12, 0), (10, 5)), apart.Seek((10, 7), (12, 0))]
+    assert judge.given(0, {"end": 1, "state": {"epoch": 12, "step": 0}}, texts) == ""
+    assert [given(10, 5, 1), given(10, 6, 2), given(12, 0, 3)] == ["", "", ""]
+    assert "is given where (12, 1) is next" in given(12, 2, 4)
+
+
 def test_a_change_before_a_step_that_a_rank_was_given_is_found() -> None:
     judge = apart.Judge()
     given = {"epoch": 2, "step": 7, "items": [1], "version": 1, "marks": [[0, 0]]}

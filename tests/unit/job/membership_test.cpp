@@ -91,6 +91,8 @@ TEST(Membership, CountsWhoIsNotBackWhenAllRanksStartAgain) {
   EXPECT_TRUE(members.stopped_at(1, {0, 5}));
   members.begin(kShard0, {0, 5}, true);
   EXPECT_EQ(members.furthest(), (StepAt{0, 30}));
+  EXPECT_EQ(members.returning(2), kShard1);
+  EXPECT_EQ(members.returning(1), std::nullopt) << "of that one shard";
   members.begin(kShard1, {0, 5}, true);
   EXPECT_EQ(members.furthest(), (StepAt{0, 5}));
 }
@@ -169,6 +171,9 @@ TEST(Membership, StopsExpectingWhoDoesNotComeBack) {
   EXPECT_TRUE(members.stop_expecting());
   EXPECT_EQ(members.expected(), std::nullopt);
   EXPECT_FALSE(members.stop_expecting());
+  EXPECT_GT(members.furthest(), (StepAt{0, 2})) << "it may have read on to there";
+  members.begin(kShard0, {0, 2}, true);
+  EXPECT_EQ(members.furthest(), (StepAt{0, 2})) << "it has said where it is itself";
 }
 
 TEST(Membership, IsRecordedAheadOfMembersThatAreHere) {

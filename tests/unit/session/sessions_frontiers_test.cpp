@@ -283,6 +283,7 @@ TEST_F(LastRankTest, LeavesToAShardThatGoesWhatThatHasYetToRead) {
     const Rank second = attach(slow);
     read(second, 1);
     read(first, 8);
+    first.batch();  // the resize begins behind it
     ASSERT_TRUE(resize(1));
     hang_up(first);
     hang_up(second);
@@ -318,6 +319,44 @@ TEST_F(LastRankTest, LeavesItToAShardThatGoesWhenTheOthersBeginAtTheLedgersPlace
   Wish wish = from_state(1, 2, 3);
   wish.cursor = delivery::StreamPosition{.epoch = 1, .position = 12, .step = 3};
   EXPECT_EQ(begin_of(attach(wish)), (job::StepAt{1, 3}));
+}
+
+TEST_F(LastRankTest, LeavesToAShardThatGoesWhatThatHasYetToReadBeforeASeek) {
+  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {1, 0}));
+  ASSERT_TRUE(resize(2));
+  {
+    Rank first = attach(wish(0));
+    Wish slow = wish(1);
+    slow.credits = wire::kMinCredits;
+    const Rank second = attach(slow);
+    read(second, 1);
+    read(first, 8);
+    ASSERT_TRUE(resize(1));
+    ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {3, 0}));
+    first.passed = [&](const wire::BatchFrame& batch) {
+      sessions_->release(*first.connection, batch.lease);
+    };
+    while (first.next<wire::ResetFrame>(wire::FrameType::kReset).moves < 2) {
+    }
+    read(first, 2);
+    hang_up(first);
+    hang_up(second);
+  }
+  Wish sought = from_state(0, 1, 2);
+  sought.cursor = delivery::StreamPosition{.epoch = 3, .position = 4, .step = 2};
+  sought.moves = 2;
+  const Rank first = attach(sought);
+  EXPECT_EQ(begin_of(first), (job::StepAt{3, 2}));
+  Wish before = from_state(1, 2, 1);
+  before.cursor = delivery::StreamPosition{.epoch = 1, .position = 4, .step = 1};
+  before.moves = 1;
+  const Rank second = attach(before);
+  EXPECT_EQ(begin_of(second), (job::StepAt{1, 1}));
+  const auto refused = resize(2);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(), HasSubstr("where the last seek takes it elsewhere"));
+  hang_up(second);
+  EXPECT_TRUE(resize(2)) << "who has left a shard that goes holds up no other change";
 }
 
 TEST_F(LastRankTest, DealsNoRowsAnewThatAShardWhichStaysHasRead) {
