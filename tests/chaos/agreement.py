@@ -116,6 +116,8 @@ class Account:
 
     def problem(self, answers: Sequence[Answer], replicas: bool) -> str:
         """With what the ranks, which agree, were given; empty: it may come next."""
+        shards = 1 if replicas else len(answers)
+        self._most_left = max(BATCH_SIZES) * shards - 1  # a larger one may have been due
         if "end" in answers[0]:
             state = answers[0]["state"]
             return self._end() or self._goes_on((state["epoch"], state["step"]))
@@ -159,7 +161,6 @@ class Account:
             if twice := self._seen.intersection(answer["items"]):
                 return f"{sorted(twice)} came before in this epoch"
             self._seen.update(answer["items"])
-        self._most_left = max(BATCH_SIZES) * len(answers) - 1  # a larger one may have been due
         return ""
 
     def _end(self) -> str:

@@ -120,6 +120,16 @@ def test_an_epoch_that_drops_its_end_misses_less_than_a_step() -> None:
     assert "5 items did not come in epoch 1" in account.problem([end(2)], True)
 
 
+def test_more_ranks_at_an_epochs_end_may_drop_more_of_it() -> None:
+    account = Account("drop")
+    for step in range((ITEMS - 10) // 2):
+        of_two = [batch([2 * step + rank], epoch=0, step=step) for rank in range(2)]
+        assert account.problem(of_two, False) == ""
+    before = copy.deepcopy(account)
+    assert "10 items did not come" in before.problem([end(1), end(1)], False)
+    assert account.problem([end(1), end(1), end(1)], False) == ""
+
+
 def test_an_epoch_ends_where_the_next_one_begins_or_where_a_seek_leads() -> None:
     account = Account("keep")
     assert taken(account, 0, list(range(ITEMS))) == ""
