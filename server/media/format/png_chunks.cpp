@@ -54,9 +54,9 @@ Status read_ihdr(std::span<const std::byte> body, PngLayout& layout) {
   layout.height = be32(body, 4);
   layout.bit_depth = std::to_integer<unsigned>(body[8]);
   layout.color_type = std::to_integer<unsigned>(body[9]);
-  constexpr std::uint32_t kMostSide = 0x7FFFFFFF;
-  if (layout.width == 0 || layout.height == 0 || layout.width > kMostSide ||
-      layout.height > kMostSide) {
+  constexpr std::uint32_t kMostPngSide = 0x7FFFFFFF;
+  if (layout.width == 0 || layout.height == 0 || layout.width > kMostPngSide ||
+      layout.height > kMostPngSide) {
     return {Code::kDataLoss, "corrupt PNG: impossible size " + std::to_string(layout.width) + "x" +
                                  std::to_string(layout.height)};
   }

@@ -10,7 +10,7 @@
 namespace spdld::media {
 namespace {
 
-constexpr std::uint32_t kMostSide = 0x7FFFFFFF;
+constexpr std::uint32_t kMostTiffSide = 0x7FFFFFFF;
 
 std::string compression_name(std::uint64_t number) {
   std::string text = "compression " + std::to_string(number);
@@ -59,7 +59,7 @@ Result<TiffLayout> TiffLayout::survey(std::span<const std::byte> bytes, const Im
 Status TiffLayout::read_size() {
   const std::uint64_t width = directory_.value_or(TiffTag::kImageWidth, 0);
   const std::uint64_t height = directory_.value_or(TiffTag::kImageLength, 0);
-  if (width == 0 || height == 0 || width > kMostSide || height > kMostSide)
+  if (width == 0 || height == 0 || width > kMostTiffSide || height > kMostTiffSide)
     return corrupt("TIFF", "impossible size " + size_text(width, height));
   width_ = static_cast<std::uint32_t>(width);
   height_ = static_cast<std::uint32_t>(height);
@@ -191,7 +191,7 @@ Status TiffLayout::read_chunks() {
       return wide * high * samples_ * ((bits_ + 7) / 8);
     };
     const std::uint64_t most = std::max(kCommonBytes, 4 * bytes(width_, height_));
-    if (width == 0 || height == 0 || width > kMostSide || height > kMostSide ||
+    if (width == 0 || height == 0 || width > kMostTiffSide || height > kMostTiffSide ||
         width * height > kMostPixels || bytes(width, height) > most)
       return corrupt("TIFF", "impossible size of a tile, " + size_text(width, height));
     chunk_width_ = static_cast<std::uint32_t>(width);

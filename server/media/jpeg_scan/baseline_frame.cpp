@@ -14,7 +14,7 @@ namespace {
 
 using std::string_view_literals::operator""sv;
 
-constexpr int kMostSide = 65500;           // libjpeg's
+constexpr int kMostJpegSide = 65500;       // libjpeg's
 constexpr unsigned kMostAcSize = 10;       // bits of another coefficient
 constexpr std::size_t kTables = 4;         // of each kind, in a file
 constexpr std::uint8_t kRgbIds[] = "RGB";  // a file with these component names holds no YCbCr
@@ -69,8 +69,8 @@ class FrameReader {
     frame_.size = {static_cast<int>(be16(body, 3)), static_cast<int>(be16(body, 1))};
     const std::size_t count = byte_at(body, 5);
     if ((count != 1 && count != 3) || body.size() != 6 + 3 * count) return false;
-    if (frame_.size.width < 1 || frame_.size.height < 1 || frame_.size.width > kMostSide ||
-        frame_.size.height > kMostSide) {
+    if (frame_.size.width < 1 || frame_.size.height < 1 || frame_.size.width > kMostJpegSide ||
+        frame_.size.height > kMostJpegSide) {
       return false;
     }
     frame_.component_count = static_cast<int>(count);
