@@ -113,6 +113,8 @@ job::StepAt Stream::lowest() const {
 
 std::optional<job::StepAt> Stream::offered(const ReaderTerms& terms) const {
   if (ended_ || readers_.empty() || find(terms.holder) != nullptr) return std::nullopt;
+  if (pool_->has_retired() || (terms.on_gpu != nullptr && terms.on_gpu->has_retired()))
+    return std::nullopt;
   job::StepAt first = std::max(gone_, std::min(lowest(), to_make_));
   if (replicas_ > 1) {
     if (terms.job != maker_) return std::nullopt;

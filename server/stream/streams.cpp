@@ -43,7 +43,7 @@ Result<std::shared_ptr<Stream>> Streams::make(const StreamWish& wish) {
                                    .slot_bytes = plan.layout.slot_bytes(),
                                    .slot_count = plan.slots_for(wish.credits)};
   std::shared_ptr<SlotPool> pool = wish.reuse;
-  if (pool == nullptr || pool->arena().shape() != shape) {
+  if (pool == nullptr || pool->arena().shape() != shape || pool->has_retired()) {
     auto made = SlotPool::create(shape, wish.uid, arenas_, wish.meter, executor_);
     if (!made)
       return tl::unexpected<Status>(made.error().with_context(
