@@ -162,6 +162,12 @@ SlotState SlotTable::state(std::uint32_t index) const {
   return state_of(slots_[index]);
 }
 
+bool SlotTable::has_retired() const {
+  MutexLock lock(mutex_);
+  return std::any_of(slots_.begin(), slots_.end(),
+                     [](const Slot& slot) { return !slot.retirees.empty(); });
+}
+
 SlotTable::Counts SlotTable::counts() const {
   MutexLock lock(mutex_);
   Counts counts;

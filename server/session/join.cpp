@@ -293,7 +293,10 @@ Status Sessions::claim_shard(const SessionPtr& session, const JobPtr& job,
     held->second->parting = "its process has reconnected";
     held->second->connection->bye(wire::ByeReason::kEvicted, "the same process has reconnected");
     job->note_left(*held->second);
-    if (held->second->consumer != nullptr) held->second->consumer->end(true);
+    if (held->second->consumer != nullptr) {
+      held->second->consumer->end(true);
+      held->second->consumer->retire();
+    }
   }
   session->job = job;
   session->member = member;

@@ -230,17 +230,23 @@ void Sessions::closed(delivery::Connection& connection, delivery::CloseCause cau
     if (session->parting.empty()) session->parting = parting_of(cause);
     parting = session->parting;
     if (session->job != nullptr) job = session->job->key;
-    leave(session);
+    session->closed = true;
     consumer = session->consumer;
+  }
+  // First, so that whoever takes its place finds that nobody reads there, and its slots retired.
+  if (consumer != nullptr) {
+    consumer->end(true);
+    consumer->retire();
+  }
+  {
+    MutexLock lock(mutex_);
+    leave(session);
   }
   log::About line = job ? about(*job) : log::About{};
   line.session = session->id;
   line.pid = connection.peer().pid;
   log::info(line, "session {} ({}, {}){} ended: {}", session->id, session->process(),
             connection.client(), job ? " of job '" + job->job + "'" : std::string(), parting);
-  if (consumer == nullptr) return;
-  consumer->end(true);
-  consumer->retire();
 }
 
 void Sessions::exited(delivery::Connection& connection) {

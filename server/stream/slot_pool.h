@@ -95,7 +95,7 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   void expect(std::uint32_t slot) { slots_.expect(slot); }
   // A process that has lost its connection may still read some of the slots. They are not free
   // before it has exited: whoever begins to read here might wait for them until then.
-  bool has_retired() const { return slots_.counts().retired > 0; }
+  bool has_retired() const { return slots_.has_retired(); }
   void retire(delivery::HolderId holder) { slots_.retire(holder); }
   // As the table's, and the stream that the pool serves hears of slots that become free: a slot
   // that nobody is told of may be the one that all work waits for.

@@ -150,9 +150,11 @@ TEST(SlotTable, KeepsARetiredSlotUntilTheOtherReplicaIsDoneToo) {
   const std::uint64_t lease = *slots.acquire(slot, kRank1);
   EXPECT_EQ(slots.retire(kRank0), 1u);
   EXPECT_EQ(slots.state(slot), SlotState::kLeased);
+  EXPECT_TRUE(slots.has_retired());
   EXPECT_FALSE(slots.release(lease, kRank1).value());
   EXPECT_EQ(slots.state(slot), SlotState::kRetired);
   EXPECT_EQ(slots.reclaim(kRank0), 1u);
+  EXPECT_FALSE(slots.has_retired());
 }
 
 TEST(SlotTable, NeverLendsOneSlotTwiceWhateverTheThreads) {
