@@ -88,7 +88,7 @@ Result<Directory> find_directory(Bytes archive) {
   return broken_npz("it has no directory, as if it were cut off");
 }
 
-struct Entry {
+struct DirectoryEntry {
   std::string_view name;
   std::uint16_t flags = 0;
   std::uint16_t method = 0;
@@ -99,7 +99,7 @@ struct Entry {
 };
 
 // Numbers that are too large for their places stand in an extra field, in this order.
-bool take_zip64(Bytes extra, Entry& entry) {
+bool take_zip64(Bytes extra, DirectoryEntry& entry) {
   while (extra.size() >= 4) {
     const Record head(extra);
     const std::size_t size = head.u16(2);
@@ -121,7 +121,7 @@ bool take_zip64(Bytes extra, Entry& entry) {
 }
 
 // The directory's first entry, which is taken off `bytes`.
-std::optional<Entry> take_entry(Bytes& bytes) {
+std::optional<DirectoryEntry> take_entry(Bytes& bytes) {
   constexpr std::size_t kHead = 46;
   if (bytes.size() < kHead) return std::nullopt;
   const Record head(bytes);
@@ -130,19 +130,19 @@ std::optional<Entry> take_entry(Bytes& bytes) {
   const std::size_t comment = head.u16(32);
   if (head.u32(0) != 0x02014b50 || bytes.size() - kHead < name + extra + comment)
     return std::nullopt;
-  Entry entry{.name = {reinterpret_cast<const char*>(bytes.data()) + kHead, name},
-              .flags = head.u16(8),
-              .method = head.u16(10),
-              .crc32 = head.u32(16),
-              .packed = head.u32(20),
-              .bytes = head.u32(24),
-              .offset = head.u32(42)};
+  DirectoryEntry entry{.name = {reinterpret_cast<const char*>(bytes.data()) + kHead, name},
+                       .flags = head.u16(8),
+                       .method = head.u16(10),
+                       .crc32 = head.u32(16),
+                       .packed = head.u32(20),
+                       .bytes = head.u32(24),
+                       .offset = head.u32(42)};
   if (!take_zip64(bytes.subspan(kHead + name, extra), entry)) return std::nullopt;
   bytes = bytes.subspan(kHead + name + extra + comment);
   return entry;
 }
 
-Result<ZipMember> member_of(Bytes archive, const Entry& entry) {
+Result<ZipMember> member_of(Bytes archive, const DirectoryEntry& entry) {
   constexpr std::size_t kHead = 30;
   const std::string name = "'" + printable(entry.name.substr(0, kShownName)) + "'";
   if ((entry.flags & 1) != 0)

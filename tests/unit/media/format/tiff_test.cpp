@@ -76,12 +76,12 @@ struct TiffKind {
   std::vector<unsigned> bits;
 };
 
-const std::vector<TiffKind> kKinds = {
+const std::vector<TiffKind> kTiffKinds = {
     {0, 1, {1, 2, 4, 8, 16}}, {1, 1, {1, 2, 4, 8, 16}}, {2, 3, {8, 16}}, {2, 4, {8, 16}},
     {3, 1, {1, 2, 4, 8}},     {5, 4, {8, 16}},          {1, 2, {8, 16}}, {2, 6, {8}}};
 
 TEST(Tiff, GivesThePixelsOfEveryKindDepthAndCompression) {
-  for (const TiffKind& kind : kKinds) {
+  for (const TiffKind& kind : kTiffKinds) {
     for (const unsigned bits : kind.bits) {
       for (const unsigned compression : {1U, 5U, 8U, 32773U}) {
         for (const bool big_endian : {false, true}) {
@@ -98,7 +98,7 @@ TEST(Tiff, GivesThePixelsOfEveryKindDepthAndCompression) {
 }
 
 TEST(Tiff, GivesThePixelsOfStripsTilesAndPlanes) {
-  for (const TiffKind& kind : kKinds) {
+  for (const TiffKind& kind : kTiffKinds) {
     for (const unsigned compression : {1U, 5U, 8U, 32773U}) {
       for (const bool planar : {false, true}) {
         TiffRecipe recipe{.photometric = kind.photometric,
@@ -120,7 +120,7 @@ TEST(Tiff, GivesThePixelsOfStripsTilesAndPlanes) {
 }
 
 TEST(Tiff, GivesThePixelsOfDifferences) {
-  for (const TiffKind& kind : kKinds) {
+  for (const TiffKind& kind : kTiffKinds) {
     for (const unsigned bits : kind.bits) {
       for (const bool big_endian : {false, true}) {
         for (const bool planar : {false, true}) {
