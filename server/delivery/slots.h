@@ -77,7 +77,7 @@ class SlotTable {
   bool holds(std::uint32_t slot, HolderId holder) const;
   SlotState state(std::uint32_t slot) const;
   Counts counts() const;
-  // Somebody who can only exit has a slot, be it with others.
+  // A holder that has lost its connection still has a slot, alone or with others.
   bool has_retired() const;
   // True when every slot is free: the arena may go.
   bool idle() const;

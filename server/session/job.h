@@ -160,8 +160,8 @@ class Job final : public stream::FailureJudge {
   bool outruns_record(bool paces);
   // One of its consumers goes, or is replaced. `done`: it has said good-bye.
   void note_left(const Session& session, bool done = false);
-  // Drops the moves that all have gone along with. Whether it dropped any. Without `goers_too`,
-  // those who have left a shard that a resize has taken away are waited for no more.
+  // Drops the moves that all have gone along with. Whether it dropped any. Without `goers_too`, a
+  // move does not wait for members that have left a shard which a resize has taken away.
   bool settle_moves(bool goers_too = true);
   // The first one that who has gone along with so many has yet to go along with; null: none.
   const Move* move_after(std::uint32_t moves) const;

@@ -176,8 +176,8 @@ Result<JobPtr> Sessions::join_job(const job::JobKey& key,
 }
 
 // A shard that a resize takes away can be read up to the resize: by its process when it reconnects,
-// or by another one whose state is not before what the shard has given back. Of one that is yet to
-// go along with a seek, that is not known.
+// or by another one whose state is not before what the shard has given back. Before a seek of the
+// job, nobody knows how much that is.
 bool Sessions::finishes_shard(const Job& job, const delivery::AttachRequest& request) {
   if (request.start != wire::StartMode::kCursor || !request.shard) return false;
   const stream::Timeline& timeline =

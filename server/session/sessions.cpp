@@ -233,7 +233,7 @@ void Sessions::closed(delivery::Connection& connection, delivery::CloseCause cau
     session->closed = true;
     consumer = session->consumer;
   }
-  // First, so that whoever takes its place finds that nobody reads there, and its slots retired.
+  // Before another session can take its place: that one must find its slots retired.
   if (consumer != nullptr) {
     consumer->end(true);
     consumer->retire();

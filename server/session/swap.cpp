@@ -103,8 +103,8 @@ Status Sessions::check_feeds_all(const PlannedSwap& swap) {
   const Job& job = *swap.job;
   const std::string step = at_text(swap, "step:EPOCH/N");
   if (job.members.empty()) return {};
-  // All ranks say the same, and are to be answered the same: by a rank that is yet to come back,
-  // the step may still become an earlier one.
+  // All ranks ask for the same change and must be told the same step. A rank that comes back may
+  // make that an earlier one.
   const auto returning = job.membership.returning(job.state.timeline.num_shards());
   if (swap.by_consumer && returning && !job.gathered)
     return Status(Code::kUnavailable, "job '" + job.key.job + "': " + member_text(job, *returning) +

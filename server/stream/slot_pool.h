@@ -93,8 +93,8 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
     return slots_.acquire(slot, holder);
   }
   void expect(std::uint32_t slot) { slots_.expect(slot); }
-  // A process that has lost its connection may still read some of the slots. They are not free
-  // before it has exited: whoever begins to read here might wait for them until then.
+  // A process that has lost its connection may still read some of the slots, which are not free
+  // before it exits. A new reader could wait for them that long.
   bool has_retired() const { return slots_.has_retired(); }
   void retire(delivery::HolderId holder) { slots_.retire(holder); }
   // As the table's, and the stream that the pool serves hears of slots that become free: a slot

@@ -92,13 +92,14 @@ class SessionsTest : public SessionLayer {
     return consumer;
   }
   // Job 'j' on pipeline 'q' of ninety files.
-  void declare_on_more() {
+  void declare_on_more(std::uint32_t replicas = 1) {
     for (int i = 10; i < 100; ++i) files_.file("more/" + std::to_string(i) + ".bin", "bytes");
     std::string text = yaml("q", "drop");
     text.replace(text.find("/data"), 5, "/more");
     apply(text);
     JobRequest request = declared(0);
     request.pipeline = "q";
+    request.replicas = replicas;
     ASSERT_TRUE(sessions_->create_job(self_, request));
   }
   static JobRequest declared(std::uint64_t max_epochs) {

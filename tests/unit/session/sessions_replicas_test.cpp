@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <string>
 
 #include "tests/unit/session/sessions_fixture.h"
 
@@ -20,13 +19,7 @@ class ReplicasTest : public SessionsTest {
 
   void SetUp() override {
     SessionsTest::SetUp();
-    for (int i = 10; i < 100; ++i) files_.file("more/" + std::to_string(i) + ".bin", "bytes");
-    std::string text = yaml("q", "drop");
-    apply(text.replace(text.find("/data"), 5, "/more"));
-    JobRequest request = declared(0);
-    request.pipeline = "q";
-    request.replicas = kReplicas;
-    ASSERT_TRUE(sessions_->create_job(self_, request));
+    declare_on_more(kReplicas);
   }
   static Wish wish(std::uint32_t replica) {
     return {.pipeline = "q",
