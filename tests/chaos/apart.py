@@ -59,6 +59,8 @@ class Judge:
         self._versions: dict[tuple[int, StepAt], int] = {}
         self._skipped: collections.Counter[int] = collections.Counter()  # most rows, by epoch
         self._beyond: dict[int, StepAt] = collections.defaultdict(lambda: (0, 0))
+        # Between two resizes that took a shard away and gave it back, it has no steps.
+        self._away: dict[int, dict[StepAt, StepAt]] = collections.defaultdict(dict)
 
     def place(self, shard: int) -> Place:
         return self._places.setdefault(shard, Place(passage=len(self.seeks)))
@@ -76,9 +78,9 @@ class Judge:
             if at == due:
                 place.at = at  # what is given next says which way it has come here
                 return ""
-            return self._follows(place, at, due)
+            return self._follows(shard, place, at, due)
         at = (answer["epoch"], answer["step"])
-        if problem := self._follows(place, at, place.at):
+        if problem := self._follows(shard, place, at, place.at):
             return problem
         place.at = (at[0], at[1] + 1)
         self._beyond[place.passage] = max(self._beyond[place.passage], place.at)
@@ -95,8 +97,11 @@ class Judge:
             return f"it is not what version {answer['version']} makes"
         return ""
 
-    def _follows(self, place: Place, at: StepAt, due: StepAt | None) -> str:
+    def _follows(self, shard: int, place: Place, at: StepAt, due: StepAt | None) -> str:
         as_due = due is None or at == due
+        while not as_due and due in self._away[shard]:
+            due = self._away[shard][due]
+            as_due = at == due
         for passage in range(place.passage, len(self.seeks)):
             seek = self.seeks[passage]
             # An epoch's last step and the next one's first are the same place.
@@ -121,6 +126,16 @@ class Judge:
 
     def skips(self, at: StepAt, rows: int) -> None:
         self._skipped[at[0]] += rows
+
+    def comes_back(self, shard: int, left: StepAt, at: StepAt) -> None:
+        """It was to end at `left`, and a later resize gives it steps again."""
+        self._away[shard][left] = at
+
+    def refused(self, shard: int, until: StepAt, rows: int) -> None:
+        """Its rank has been told that nobody reads its steps up to there, of so many rows an epoch."""
+        at = self.place(shard).at or until
+        for epoch in range(at[0], until[0] + 1):
+            self._skipped[epoch] += rows
 
     def incomplete(self, until: int) -> list[str]:
         """Epochs up to `until` that lack rows; all ranks have read as far."""
@@ -348,7 +363,11 @@ class Apart:
             self._check_done(shard, self.ranks[shard].do("load", state=self._states[shard]))
             placed = self.ranks[shard].do("place")
             if shard >= self._shards and "this consumer asks for num_shards" in str(placed):
-                self._leave(shard)  # it had all that was its own, or rows will be missing
+                # The first that came back has begun the run with those that stay.
+                if until := self._leaving.get(shard):
+                    rows = marked.ITEMS // self._worlds[shard] + self.world.batch
+                    self._judge.refused(shard, until, rows)
+                self._leave(shard)
             else:
                 self._check_done(shard, placed)
         self.accepted.append(operation.kind)
@@ -420,6 +439,8 @@ class Apart:
                 before, self._shards = self._shards, answer["num_shards"]
                 for shard in range(before, self._shards):
                     self._dealt_in[shard] = at
+                    if left := self._leaving.get(shard):
+                        self._judge.comes_back(shard, left, at)
                 for shard in range(self._shards, before):
                     self._leaving[shard] = at
                 self._fill()
