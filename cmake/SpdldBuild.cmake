@@ -23,6 +23,15 @@ if(SPDLD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER "${SPDLD_CCACHE}")
 endif()
 
+# The sanitizers' programs are large, and lld links them in a quarter of the time.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  include(CheckLinkerFlag)
+  check_linker_flag(CXX -fuse-ld=lld SPDLD_HAVE_LLD)
+  if(SPDLD_HAVE_LLD)
+    add_link_options(-fuse-ld=lld)
+  endif()
+endif()
+
 find_package(Threads REQUIRED)
 
 add_library(spdld_options INTERFACE)
