@@ -273,6 +273,9 @@ def test_a_wheel_reads_a_batch_in_an_environment_of_its_own(
     run(
         *[*pip, "wheel", "--no-index", "--no-build-isolation", "--no-deps"],
         *["--config-settings", f"build-dir={tmp_path / 'build'}", "--wheel-dir", tmp_path],
+        # Its speed is not looked at.
+        *["--config-settings", "cmake.define.CMAKE_CXX_FLAGS_RELEASE=-O0"],
+        *["--config-settings", "cmake.define.SPDLD_UNITY=64"],
         daemon_module.REPOSITORY / "client/python",
         CMAKE_BUILD_PARALLEL_LEVEL="2",
     )

@@ -227,12 +227,18 @@ constexpr Chain kChains[] = {
      "  - random_crop: {size: 8}\n"},
 };
 
+#ifdef SPDLD_THREAD_SANITIZED
+const std::vector<const char*> kLayouts{"NCHW"};  // threads do the same for any
+#else
+const std::vector<const char*> kLayouts{"NCHW", "NHWC"};
+#endif
+
 class EveryChain : public CachedRunTest,
                    public ::testing::WithParamInterface<std::tuple<Chain, const char*>> {};
 
 TEST_P(EveryChain, MakesTheSameBytesWithACacheAsWithout) {
   const auto& [chain, cache_keys] = GetParam();
-  for (const char* layout : {"NCHW", "NHWC"}) {
+  for (const char* layout : kLayouts) {
     const std::string batch =
         std::string("shuffle: global\nbatch: {size: 4, layout: ") + layout + "}\n";
     const auto bare = plan(chain.stages, batch);
