@@ -12,7 +12,6 @@ import os
 import pathlib
 import select
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import kinds
 import on_gpu
+from integration import forks
 
 WATCHDOG_S = 60.0
 
@@ -37,12 +37,8 @@ class Rank:
     program = __file__
 
     def __init__(self, *, environment: dict[str, str] | None = None, **loader: Any) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-u", self.program, json.dumps(loader)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **(environment or {})},
-            start_new_session=True,
+        self._process = forks.start(
+            self.program, json.dumps(loader), {**os.environ, **(environment or {})}
         )
         self._pending = b""
 
@@ -51,18 +47,15 @@ class Rank:
         return self._process.pid
 
     def ask(self, what: str, **arguments: Any) -> None:
-        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": what, **arguments}).encode() + b"\n")
         self._process.stdin.flush()
 
     def answered(self, within_s: float = 0.0) -> bool:
-        assert self._process.stdout is not None
         return b"\n" in self._pending or bool(
             select.select([self._process.stdout], [], [], within_s)[0]
         )
 
     def answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
         deadline = time.monotonic() + WATCHDOG_S
         while b"\n" not in self._pending:
             left = deadline - time.monotonic()
@@ -108,7 +101,7 @@ class Rank:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None and not stream.closed:
+            if not stream.closed:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
 
