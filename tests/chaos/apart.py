@@ -59,7 +59,8 @@ class Judge:
         self._versions: dict[tuple[int, StepAt], int] = {}
         self._skipped: collections.Counter[int] = collections.Counter()  # most rows, by epoch
         self._beyond: dict[int, StepAt] = collections.defaultdict(lambda: (0, 0))
-        # Between two resizes that took a shard away and gave it back, it has no steps.
+        # By shard: the step at which a resize ended it, and the later one at which another resize
+        # gives it steps again.
         self._away: dict[int, dict[StepAt, StepAt]] = collections.defaultdict(dict)
 
     def place(self, shard: int) -> Place:
@@ -98,10 +99,9 @@ class Judge:
         return ""
 
     def _follows(self, shard: int, place: Place, at: StepAt, due: StepAt | None) -> str:
-        as_due = due is None or at == due
-        while not as_due and due in self._away[shard]:
+        while due in self._away[shard]:
             due = self._away[shard][due]
-            as_due = at == due
+        as_due = due is None or at == due
         for passage in range(place.passage, len(self.seeks)):
             seek = self.seeks[passage]
             # An epoch's last step and the next one's first are the same place.
@@ -127,15 +127,28 @@ class Judge:
     def skips(self, at: StepAt, rows: int) -> None:
         self._skipped[at[0]] += rows
 
-    def comes_back(self, shard: int, left: StepAt, at: StepAt) -> None:
-        """It was to end at `left`, and a later resize gives it steps again."""
-        self._away[shard][left] = at
+    def sought(self, seek: Seek) -> None:
+        """An operator's seek, from which on rows are dealt out anew."""
+        self.seeks.append(seek)
+        self._away.clear()
 
-    def refused(self, shard: int, until: StepAt, rows: int) -> None:
-        """Its rank has been told that nobody reads its steps up to there, of so many rows an epoch."""
-        at = self.place(shard).at or until
-        for epoch in range(at[0], until[0] + 1):
-            self._skipped[epoch] += rows
+    def comes_back(self, shard: int, left: StepAt, at: StepAt) -> None:
+        """The shard, which was to end at `left`, has steps again from `at` on."""
+        if left < at:
+            self._away[shard][left] = at
+
+    def refused(self, shard: int, first: int, rows: int) -> str:
+        """What is wrong with refusing the shard's rank, once shard `first` has begun the run again.
+
+        At most `rows` rows were on their way to that rank when it died, and are lost.
+        """
+        mine, theirs = self.place(shard), self.place(first)
+        if mine.at is None or theirs.at is None:
+            return f"shard {shard} is refused, and has read nothing"
+        if (mine.passage, mine.at) < (theirs.passage, theirs.at):
+            for epoch in range(mine.at[0], max(mine.at[0], theirs.at[0]) + 1):
+                self._skipped[epoch] += rows
+        return ""
 
     def incomplete(self, until: int) -> list[str]:
         """Epochs up to `until` that lack rows; all ranks have read as far."""
@@ -363,10 +376,11 @@ class Apart:
             self._check_done(shard, self.ranks[shard].do("load", state=self._states[shard]))
             placed = self.ranks[shard].do("place")
             if shard >= self._shards and "this consumer asks for num_shards" in str(placed):
-                # The first that came back has begun the run with those that stay.
-                if until := self._leaving.get(shard):
-                    rows = marked.ITEMS // self._worlds[shard] + self.world.batch
-                    self._judge.refused(shard, until, rows)
+                if shard in self._leaving and len(shards) > 1:
+                    # The first that came back has begun the run with the shards that stay.
+                    on_their_way = (self.world.prefetch + 1) * self.world.batch
+                    if problem := self._judge.refused(shard, shards[0], on_their_way):
+                        raise FindingError(problem)
                 self._leave(shard)
             else:
                 self._check_done(shard, placed)
@@ -424,7 +438,7 @@ class Apart:
             last = answer["seeks"][-1]
             seek = Seek(_place(last["from"]), _place(last["to"]))
             problem = self._judge.changes(seek.start)
-            self._judge.seeks.append(seek)
+            self._judge.sought(seek)
             said = f"from {seek.start} to {seek.to}"
             self._dealt_in.clear()
         elif operation.kind in (Kind.SKIP, Kind.RESIZE):

@@ -22,7 +22,7 @@ MARK = "SPDLD_TEST_MARK"
 
 
 class Node:
-    """A runtime directory that launched daemons find, and a mark on all processes started for it."""
+    """A runtime directory that launched daemons find, and a mark on the daemons that its ranks start."""
 
     def __init__(self) -> None:
         # Socket paths are limited to 107 bytes.

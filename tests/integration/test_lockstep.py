@@ -126,6 +126,39 @@ def test_an_epochs_end_that_a_later_seek_leads_to_as_well_is_no_sign_of_that_see
     assert "is given where (12, 1) is next" in given(12, 2, 4)
 
 
+def test_a_shard_that_comes_back_goes_on_there_and_nowhere_else() -> None:
+    texts = {1: marked.Text(mark=0, batch=1, last="keep")}
+
+    def next_step(back: tuple[int, int], given: int) -> str:
+        judge = apart.Judge()
+        answer = {"epoch": 0, "step": 3, "items": [3], "version": 1, "marks": [[0, 0]]}
+        assert judge.given(1, answer, texts) == ""
+        judge.comes_back(1, (0, 4), back)
+        return judge.given(1, answer | {"step": given, "items": [given]}, texts)
+
+    assert next_step((0, 9), 9) == ""
+    assert "(0, 4) is given where (0, 9) is next" in next_step((0, 9), 4)
+    assert next_step((0, 4), 4) == ""
+    assert "(0, 5) is given where (0, 4) is next" in next_step((0, 4), 5)
+
+
+def test_a_refused_rank_may_lack_the_rows_that_were_on_their_way_and_no_more() -> None:
+    texts = {1: marked.Text(mark=0, batch=1, last="keep")}
+
+    def lacking(rows: int, behind: bool) -> list[str]:
+        judge = apart.Judge()
+        for item in range(marked.ITEMS - rows):
+            answer = {"epoch": 0, "step": item, "items": [item], "version": 1, "marks": [[0, 0]]}
+            assert judge.given(0, answer, texts) == ""
+        judge.arrives(1, (0, 1) if behind else (1, 0))
+        assert judge.refused(1, 0, rows=2) == ""
+        return judge.incomplete(1)
+
+    assert lacking(2, behind=True) == []
+    assert "3 items did not come, and 2 were skipped" in lacking(3, behind=True)[0]
+    assert "1 items did not come, and 0 were skipped" in lacking(1, behind=False)[0]
+
+
 def test_a_change_before_a_step_that_a_rank_was_given_is_found() -> None:
     judge = apart.Judge()
     given = {"epoch": 2, "step": 7, "items": [1], "version": 1, "marks": [[0, 0]]}
