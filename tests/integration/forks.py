@@ -71,13 +71,13 @@ class ForkServer:
 
     def ask(self, request: dict[str, Any], *fds: int) -> int:
         answer, theirs = os.pipe()
-        try:
-            socket.send_fds(self._socket, [json.dumps(request).encode()], [theirs, *fds])
-        except OSError as error:
-            raise RuntimeError("the process that forks ranks has ended") from error
-        finally:
-            os.close(theirs)
         with os.fdopen(answer, "rb") as given:
+            try:
+                socket.send_fds(self._socket, [json.dumps(request).encode()], [theirs, *fds])
+            except OSError as error:
+                raise RuntimeError("the process that forks ranks has ended") from error
+            finally:
+                os.close(theirs)
             number = given.read()
         if not number:
             raise RuntimeError(f"the process that forks ranks has failed at {request}")

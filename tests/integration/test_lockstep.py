@@ -98,13 +98,19 @@ def test_a_row_that_comes_twice_to_ranks_apart_is_found(
     assert re.search(r"again: .*lockstep\.py --seed 2 --steps 5 --apart", said)
 
 
+TEXTS = {1: marked.Text(mark=0, batch=1, last="keep")}
+
+
+def step_of(epoch: int, step: int, item: int) -> dict[str, Any]:
+    """What a rank is given: one item, by version 1 of TEXTS."""
+    return {"epoch": epoch, "step": step, "items": [item], "version": 1, "marks": [[0, 0]]}
+
+
 def test_rows_that_never_come_to_ranks_apart_are_found() -> None:
     judge = apart.Judge()
-    texts = {1: marked.Text(mark=0, batch=1, last="keep")}
     for step in range(marked.ITEMS - 1):
-        given = {"epoch": 0, "step": step, "items": [step], "version": 1, "marks": [[0, 0]]}
-        assert judge.given(0, given, texts) == ""
-    assert judge.given(0, {"end": 1, "state": {"epoch": 1, "step": 0}}, texts) == ""
+        assert judge.given(0, step_of(0, step, item=step), TEXTS) == ""
+    assert judge.given(0, {"end": 1, "state": {"epoch": 1, "step": 0}}, TEXTS) == ""
     [problem] = judge.incomplete(1)
     assert f"1 items did not come, and 0 were skipped: [{marked.ITEMS - 1}]" in problem
     judge.skips((0, 5), 1)
@@ -113,28 +119,23 @@ def test_rows_that_never_come_to_ranks_apart_are_found() -> None:
 
 def test_an_epochs_end_that_a_later_seek_leads_to_as_well_is_no_sign_of_that_seek() -> None:
     judge = apart.Judge()
-    texts = {1: marked.Text(mark=0, batch=1, last="keep")}
 
     def given(epoch: int, step: int, item: int) -> str:
-        answer = {"epoch": epoch, "step": step, "items": [item], "version": 1, "marks": [[0, 0]]}
-        return judge.given(0, answer, texts)
+        return judge.given(0, step_of(epoch, step, item), TEXTS)
 
     assert given(11, 19, 0) == ""
     judge.seeks += [apart.Seek((12, 0), (10, 5)), apart.Seek((10, 7), (12, 0))]
-    assert judge.given(0, {"end": 1, "state": {"epoch": 12, "step": 0}}, texts) == ""
+    assert judge.given(0, {"end": 1, "state": {"epoch": 12, "step": 0}}, TEXTS) == ""
     assert [given(10, 5, 1), given(10, 6, 2), given(12, 0, 3)] == ["", "", ""]
     assert "is given where (12, 1) is next" in given(12, 2, 4)
 
 
 def test_a_shard_that_comes_back_goes_on_there_and_nowhere_else() -> None:
-    texts = {1: marked.Text(mark=0, batch=1, last="keep")}
-
     def next_step(back: tuple[int, int], given: int) -> str:
         judge = apart.Judge()
-        answer = {"epoch": 0, "step": 3, "items": [3], "version": 1, "marks": [[0, 0]]}
-        assert judge.given(1, answer, texts) == ""
+        assert judge.given(1, step_of(0, 3, item=3), TEXTS) == ""
         judge.comes_back(1, (0, 4), back)
-        return judge.given(1, answer | {"step": given, "items": [given]}, texts)
+        return judge.given(1, step_of(0, given, item=given), TEXTS)
 
     assert next_step((0, 9), 9) == ""
     assert "(0, 4) is given where (0, 9) is next" in next_step((0, 9), 4)
@@ -143,13 +144,10 @@ def test_a_shard_that_comes_back_goes_on_there_and_nowhere_else() -> None:
 
 
 def test_a_refused_rank_may_lack_the_rows_that_were_on_their_way_and_no_more() -> None:
-    texts = {1: marked.Text(mark=0, batch=1, last="keep")}
-
     def lacking(rows: int, behind: bool) -> list[str]:
         judge = apart.Judge()
         for item in range(marked.ITEMS - rows):
-            answer = {"epoch": 0, "step": item, "items": [item], "version": 1, "marks": [[0, 0]]}
-            assert judge.given(0, answer, texts) == ""
+            assert judge.given(0, step_of(0, item, item), TEXTS) == ""
         judge.arrives(1, (0, 1) if behind else (1, 0))
         assert judge.refused(1, 0, rows=2) == ""
         return judge.incomplete(1)
@@ -161,7 +159,6 @@ def test_a_refused_rank_may_lack_the_rows_that_were_on_their_way_and_no_more() -
 
 def test_a_change_before_a_step_that_a_rank_was_given_is_found() -> None:
     judge = apart.Judge()
-    given = {"epoch": 2, "step": 7, "items": [1], "version": 1, "marks": [[0, 0]]}
-    assert judge.given(1, given, {1: marked.Text(mark=0, batch=1, last="keep")}) == ""
+    assert judge.given(1, step_of(2, 7, item=1), TEXTS) == ""
     assert judge.changes((2, 8)) == ""
     assert "(2, 8) is the first that nobody has" in judge.changes((2, 7))
