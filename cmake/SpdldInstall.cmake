@@ -9,11 +9,10 @@ install(CODE [[get_filename_component(CMAKE_INSTALL_PREFIX "${CMAKE_INSTALL_PREF
   ALL_COMPONENTS)
 
 # Installed binaries are stripped, as by `cmake --install --strip`; the component debug has the rest
-# of them. Those who make distribution packages strip by tools of their own.
-option(SPDLD_STRIP "strip what is installed" ON)
-if(SPDLD_STRIP)
-  install(CODE "set(CMAKE_INSTALL_DO_STRIP TRUE)" ALL_COMPONENTS)
-endif()
+# of them. Tools that make packages strip by themselves: SPDLD_KEEP_SYMBOLS in the environment.
+install(CODE [[if(NOT DEFINED ENV{SPDLD_KEEP_SYMBOLS})
+  set(CMAKE_INSTALL_DO_STRIP TRUE)
+endif()]] ALL_COMPONENTS)
 
 # Paths that the scripts below need, and that are settled only by `--prefix`.
 install(CODE "

@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# does: the Debian packages in a root of Debian 12 under systemd: install, read, upgrade amid training, purge
+"""debian.py [PACKAGES]: in a root of its own, made by debootstrap, under systemd-nspawn; as root.
+
+PACKAGES: what `./dev package deb` has made (build/package), and makes first if it is not given. The
+packages that the root needs come from the machine's own sources. The root is kept in build/roots for
+the next run. It prints figures, and fails with the line that did not hold.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+ROOTS = REPOSITORY / "build/roots"
+ITEMS, BATCH, RANKS, EPOCHS = 448, 4, 2, 6
+CONSUMED = 30  # epochs of a third one
+MOST_EXPOSED = 2.0  # by systemd-analyze security: of 10
+LONGEST_GAP_S = 5.0
+# What stays when all is purged: the daemon's user, whose files may lie anywhere.
+STAYS = {f"/etc/{name}" for name in ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")}
+MAKE_IMAGES = """
+import pathlib, struct, sys, zlib
+root = pathlib.Path(sys.argv[1])
+root.mkdir()
+for n in range(int(sys.argv[2])):
+    rows = b"".join(b"\\0" + bytes((7 * x + 3 * y + n) % 256 for x in range(96)) for y in range(24))
+    chunks = [(b"IHDR", struct.pack(">IIBBBBB", 32, 24, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    data = b"".join(struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in chunks)
+    (root / f"{n:04}.png").write_bytes(b"\\x89PNG\\r\\n\\x1a\\n" + data)
+"""
+# Prints a line for each batch: the time, its epoch and its items.
+READ = """
+import json, sys, time, spdld
+rank, world, epochs = map(int, sys.argv[1:])
+with spdld.Loader("images", job="run", rank=rank, world_size=world) as loader:
+    for epoch in range(epochs):
+        for batch in loader:
+            print(json.dumps([time.monotonic(), epoch, batch.indices.tolist()]), flush=True)
+            time.sleep(0.04)
+"""
+
+
+def check(holds: bool, what: str) -> None:
+    if not holds:
+        raise SystemExit(f"FAILED: {what}")
+    print(f"ok: {what}", flush=True)
+
+
+def run(*command: str | os.PathLike[str], **options: object) -> str:
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"FAILED: {' '.join(map(str, command))}\n{done.stdout}")
+    return done.stdout
+
+
+def base() -> pathlib.Path:
+    """A root with systemd and Python, and where packages come from as on this machine."""
+    root = ROOTS / "bookworm"
+    if (root / "ready").exists():
+        return root
+    shutil.rmtree(root, ignore_errors=True)
+    ROOTS.mkdir(parents=True, exist_ok=True)
+    mirror = run("apt-get", "indextargets", "--format", "$(REPO_URI)").splitlines()[0]
+    wanted = "systemd,systemd-sysv,dbus,python3,ca-certificates"
+    run("debootstrap", "--variant=minbase", f"--include={wanted}", "bookworm", root, mirror)
+    for part in ("sources.list.d", "apt.conf.d"):
+        shutil.copytree(f"/etc/apt/{part}", root / "etc/apt" / part, dirs_exist_ok=True)
+    (root / "ready").touch()
+    return root
+
+
+def newer(package: pathlib.Path, to: pathlib.Path) -> None:
+    """The same package under a higher version."""
+    tree = to / "tree"
+    run("dpkg-deb", "--raw-extract", package, tree)
+    control = tree / "DEBIAN/control"
+    version = run("dpkg-deb", "--field", package, "Version").strip()
+    # Also where one depends on another.
+    control.write_text(control.read_text().replace(version, f"{version}.1"))
+    run("dpkg-deb", "--root-owner-group", "--build", tree, to / f"newer-{package.name}")
+    shutil.rmtree(tree)
+
+
+def in_chroot(root: pathlib.Path, *command: str) -> str:
+    nspawn = ("systemd-nspawn", "--register=no", "--keep-unit", "--quiet", "--pipe", "-D", root)
+    return run(*nspawn, *command, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+
+
+class Node:
+    """The root, booted. Its processes end with it."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        # nspawn refuses mlock to a container without this capability; a machine does not.
+        options = ("--register=no", "--keep-unit", "--quiet", "--capability=CAP_IPC_LOCK")
+        self._readers: list[subprocess.Popen[str]] = []
+        self._nspawn = subprocess.Popen(
+            ["systemd-nspawn", *options, "--console=passive", "-D", root, "--boot"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+        )
+        while not (init := run_quietly("pgrep", "-P", str(self._nspawn.pid)).split()):
+            if self._nspawn.poll() is not None:
+                raise SystemExit("FAILED: systemd-nspawn does not run here")
+            time.sleep(0.1)
+        self._enter = ("nsenter", "-t", init[0], "-a", "env", "-i", "PATH=/usr/sbin:/usr/bin")
+        deadline = time.monotonic() + 60
+        while "running" not in self.say("systemctl", "is-system-running"):
+            if time.monotonic() > deadline:
+                raise SystemExit("FAILED: " + self.say("systemctl", "--failed", "--no-pager"))
+            time.sleep(0.2)
+
+    def close(self) -> None:
+        for process in self._readers:
+            process.kill()
+        self._nspawn.terminate()  # it powers off
+        try:
+            self._nspawn.wait(60)
+        except subprocess.TimeoutExpired:
+            self._nspawn.kill()
+
+    def command(self, *command: str, user: str = "") -> list[str]:
+        as_user = ("runuser", "-u", user, "--", "env", f"HOME=/home/{user}") if user else ()
+        return [*self._enter, *as_user, *command]
+
+    def run(self, *command: str, user: str = "") -> str:
+        return run(*self.command(*command, user=user))
+
+    def begin(self, *command: str) -> subprocess.Popen[str]:
+        """Beside the test, by the user `trainer`."""
+        self._readers.append(
+            subprocess.Popen(
+                self.command(*command, user="trainer"),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return self._readers[-1]
+
+    def say(self, *command: str) -> str:
+        return run_quietly(*self.command(*command))
+
+
+def run_quietly(*command: str) -> str:
+    return subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ).stdout
+
+
+@contextlib.contextmanager
+def booted(root: pathlib.Path) -> Iterator[Node]:
+    node = Node(root)
+    try:
+        yield node
+    finally:
+        node.close()
+
+
+def files_of(root: pathlib.Path) -> dict[str, tuple[int, int]]:
+    """All below these, with size and time."""
+    found = {}
+    for top in ("etc", "usr", "lib", "var/lib", "run"):
+        for directory, _, names in os.walk(root / top):
+            for name in names:
+                path = pathlib.Path(directory, name)
+                state = path.lstat()
+                found["/" + str(path.relative_to(root))] = (state.st_size, state.st_mtime_ns)
+    return found
+
+
+def read_amid_upgrade(node: Node, packages: list[str]) -> None:
+    ranks = [
+        node.begin("python3", "-c", READ, str(rank), str(RANKS), str(EPOCHS))
+        for rank in range(RANKS)
+    ]
+    # It stops at its full pipe until that is read, which is after the upgrade.
+    consumer = node.begin("spdlctl", "consume", "images", "--digest", "--epochs", str(CONSUMED))
+    for rank in ranks:
+        assert rank.stdout is not None
+        rank.stdout.readline()
+    pid = node.run("systemctl", "show", "-P", "MainPID", "spdld")
+    node.run("apt-get", "install", "--yes", "--quiet", *packages)
+    check(node.run("systemctl", "show", "-P", "MainPID", "spdld") != pid, "the upgrade restarts it")
+    rows: collections.Counter[tuple[int, int]] = collections.Counter()
+    longest = 0.0
+    for rank in ranks:
+        out, _ = rank.communicate()
+        check(rank.returncode == 0, f"a rank reads on through it ({len(out.splitlines())} batches)")
+        batches = [json.loads(line) for line in out.splitlines()]
+        for before, batch in itertools.pairwise(batches):
+            longest = max(longest, batch[0] - before[0])
+        for _, epoch, items in batches:
+            rows.update((epoch, item) for item in items)
+    out, _ = consumer.communicate()
+    steps = {tuple(line.split()[:2]) for line in out.splitlines()}
+    check(
+        consumer.returncode == 0
+        and len(out.splitlines()) == len(steps) == CONSUMED * ITEMS // BATCH,
+        f"so does spdlctl consume: {len(steps)} batches",
+    )
+    first = BATCH * RANKS  # those whose lines were read above
+    check(
+        sum(rows.values()) == EPOCHS * ITEMS - first and set(rows.values()) == {1},
+        f"each row came once: {sum(rows.values())} + {first} of {EPOCHS} x {ITEMS}",
+    )
+    check(longest <= LONGEST_GAP_S, f"the longest gap between two batches is {longest:.2f} s")
+
+
+def main() -> int:
+    if len(sys.argv) > 1:
+        made = pathlib.Path(sys.argv[1]).resolve()
+    else:
+        subprocess.run([REPOSITORY / "dev", "package", "deb"], check=True)
+        made = REPOSITORY / "build/package"
+    root = ROOTS / "node"
+    shutil.rmtree(root, ignore_errors=True)
+    run("cp", "--archive", "--reflink=auto", base(), root)
+    (root / "packages").mkdir()
+    for package in made.glob("*.deb"):
+        if "-dbgsym" not in package.name:
+            shutil.copy(package, root / "packages")
+            newer(package, root / "packages")
+    in_chroot(root, "apt-get", "update", "--quiet")
+    simulated = in_chroot(root, "sh", "-c", "apt-get install --simulate /packages/[!n]*.deb")
+    others = set(re.findall(r"(?m)^Inst (\S+)", simulated)) - {
+        "spdld", "libspdld0", "libspdld-dev", "python3-spdld"
+    }  # fmt: skip
+    in_chroot(root, "apt-get", "install", "--yes", "--no-install-recommends", *sorted(others))
+    before = files_of(root)
+
+    began = time.monotonic()
+    told = in_chroot(root, "sh", "-c", "apt-get install --yes /packages/[!n]*.deb")
+    check("usermod -a -G spdld USER" in told, "apt says how users come to it")
+    print(f"installed in {time.monotonic() - began:.1f} s, beside {len(others)} other packages")
+    with booted(root) as node:
+        check(node.run("systemctl", "is-active", "spdld") == "active\n", "the service is active")
+        log = node.run("journalctl", "--no-pager", "-u", "spdld")
+        check("arning" not in log, "its log has no warning")
+        exposed = node.run("systemd-analyze", "security", "spdld.service", "--no-pager")
+        level = float(re.findall(r"exposure level.*: ([\d.]+)", exposed)[0])
+        check(level <= MOST_EXPOSED, f"systemd-analyze security says {level}")
+        node.run("useradd", "--create-home", "--groups", "spdld", "trainer")
+        node.run("chmod", "755", "/home/trainer")
+        images = "/home/trainer/images"
+        node.run("python3", "-c", MAKE_IMAGES, images, str(ITEMS), user="trainer")
+        text = textwrap.dedent(f"""\
+            pipeline: images
+            source: {{files: {{root: {images}, pattern: "*.png"}}}}
+            shuffle: global
+            stages: [fetch, decode_image]
+            batch: {{size: {BATCH}}}
+            """)
+        (root / "home/trainer/images.yaml").write_text(text)
+        node.run("spdlctl", "apply", "-f", "/home/trainer/images.yaml", user="trainer")
+        began = time.monotonic()
+        node.run("python3", "-c", READ, "0", "1", "1", user="trainer")
+        print(f"a plain user reads an epoch in {time.monotonic() - began:.1f} s")
+        edited = root / "etc/spdld/spdld.yaml"
+        edited.write_text(edited.read_text() + "# edited\n")
+        upgraded = [f"/packages/{path.name}" for path in (root / "packages").glob("newer-*.deb")]
+        read_amid_upgrade(node, upgraded)
+        check(edited.read_text().endswith("# edited\n"), "an edited configuration is kept")
+        names = ("spdld", "libspdld0", "libspdld-dev", "python3-spdld")
+        node.run("apt-get", "purge", "--yes", *names)
+        node.run("userdel", "--remove", "trainer")
+    left = {path for path, state in files_of(root).items() if before.get(path) != state}
+    volatile = re.compile(
+        r"/(var/lib/(dpkg|apt|systemd|private)|run|etc/machine-id|etc/ld.so.cache|.*/__pycache__)|.*-$"
+    )
+    left = {path for path in left if not volatile.match(path)} - STAYS
+    check(not left, f"a purge leaves nothing: {sorted(left)}")
+    check("spdld" in (root / "etc/passwd").read_text(), "but the user")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
