@@ -326,6 +326,9 @@ class ClipsOpener {
     Result<std::shared_ptr<const MediaIndex>> kept = options_.kept->media_indexes().open(media);
     if (kept && has_all(**kept, part))
       return OpenedMediaIndex{.index = *std::move(kept), .name = media};
+    if (options_.from_kept_alone)
+      return error(Code::kDataLoss,
+                   kept ? "the index " + media + " is of other files" : kept.error().message());
     const std::string why =
         "what was applied cannot be opened: " +
         (kept ? "the index " + media + " is of other files" : kept.error().message());

@@ -311,6 +311,7 @@ Result<FilesDatasetPtr> FilesOpener::reopen(const Result<Root>& root) {
   Result<FilesDatasetPtr> kept =
       options_.kept->listings().open(options_.dataset, *options_.memory, options_.reader.uid);
   if (!kept && kept.error().code() == Code::kResourceExhausted) return kept;
+  if (options_.from_kept_alone) return kept;
   if (kept) {
     SPDLD_TRY(check_reader(root, *(*kept)->listing, *access_, links_, options_.listing_threads));
     return kept;
@@ -382,7 +383,8 @@ Status FilesOpener::check_companions(const Files& files, const Root& root) const
 }
 
 Result<std::unique_ptr<Source>> FilesOpener::open() {
-  Result<Root> root = open_root(spec_.root, *access_, kFilesRootKey);
+  Result<Root> root = options_.from_kept_alone ? not_looked_at(spec_.root)
+                                               : open_root(spec_.root, *access_, kFilesRootKey);
   const bool again = options_.kept != nullptr && !options_.dataset.empty();
   // A root that is not there has nothing to list. What was applied is opened all the same: its
   // files may come back.

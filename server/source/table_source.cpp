@@ -185,7 +185,9 @@ class TableOpener {
     const bool again = options_.kept != nullptr && !options_.dataset.empty();
     auto data = std::make_shared<TableData>();
     data->root = {.root = file_.root, .key = file_.root_key, .access = options_.access};
-    Result<Root> root = open_root(data->root.root, *access_, data->root.key);
+    Result<Root> root = options_.from_kept_alone
+                            ? not_looked_at(data->root.root)
+                            : open_root(data->root.root, *access_, data->root.key);
     // What was applied is opened though its files are not there: they may come back.
     if (!root && (!again || root.error().code() == Code::kPermissionDenied))
       return tl::unexpected<Status>(root.error());
@@ -243,6 +245,8 @@ class TableOpener {
   }
 
   Result<TableDatasetPtr> reopen() {
+    if (options_.from_kept_alone)
+      return options_.kept->tables().open(options_.dataset, options_.share());
     // Who may not read the file is not told what stood in it.
     Access::Opened file;
     const Denial denial =

@@ -239,15 +239,17 @@ class WebdatasetSource final : public Source {
   FileFetcher fetcher_;
 };
 
-// Opens what the shards lie below for one reader.
+// Opens what the shards lie below for one reader; `later`: with the first file that is read.
 std::unique_ptr<Source> make_source(ShardDataPtr data, std::shared_ptr<const Access> access,
-                                    IoPool& io, std::unique_ptr<Disk> given) {
+                                    IoPool& io, std::unique_ptr<Disk> given, bool later = false) {
   std::vector<FileRoot> roots;
   std::vector<ReopeningDisk*> reopening;
   for (const RootDiskOptions& options : data->files.roots) {
     FileRoot root{.path = options.root, .disk = std::move(given)};
     if (root.disk == nullptr) {
-      auto made = make_root_disk(options, access, open_root(options.root, *access, options.key));
+      auto made = make_root_disk(
+          options, access,
+          later ? not_looked_at(options.root) : open_root(options.root, *access, options.key));
       reopening.push_back(made.get());
       root.disk = std::move(made);
     }
@@ -299,7 +301,8 @@ class ShardsOpener {
     SPDLD_TRY(name_fields(*data));
     data->origin = "webdataset " + data->dataset->index->directory();
     data->fetcher = FileFetcher::options_of(options_);
-    return make_source(std::move(data), access_, options_.io, std::move(options_.disk));
+    return make_source(std::move(data), access_, options_.io, std::move(options_.disk),
+                       options_.from_kept_alone);
   }
 
  private:
@@ -336,6 +339,7 @@ class ShardsOpener {
     const Result<ShardsDatasetPtr> kept =
         options_.kept->tar_indexes().open(options_.dataset, spec_, options_.share());
     if (!kept && kept.error().code() == Code::kResourceExhausted) return kept;
+    if (options_.from_kept_alone) return kept;
     if (kept) {
       SPDLD_TRY(check_reader(*(*kept)->index, *access_));
       return kept;

@@ -15,10 +15,9 @@ std::optional<UserPermits::Permit> UserPermits::take(uid_t uid,
   while (true) {
     {
       MutexLock lock(mutex_);
-      if (taken_[uid] >= most_) given_back_.wait_for(mutex_, kAskAgain);
-      int& taken = taken_[uid];
-      if (taken < most_) {
-        ++taken;
+      if (!may_take(uid)) given_back_.wait_for(mutex_, kAskAgain);
+      if (may_take(uid)) {
+        ++taken_[uid].all;
         return Permit(this, uid);
       }
     }
@@ -28,13 +27,29 @@ std::optional<UserPermits::Permit> UserPermits::take(uid_t uid,
 
 std::map<uid_t, int> UserPermits::users() const {
   MutexLock lock(mutex_);
-  return taken_;
+  std::map<uid_t, int> users;
+  for (const auto& [uid, taken] : taken_) users[uid] = taken.all;
+  return users;
 }
 
-void UserPermits::give_back(uid_t uid) {
+bool UserPermits::may_take(uid_t uid) {
+  const auto found = taken_.find(uid);
+  if (found == taken_.end()) return true;
+  const Taken& taken = found->second;
+  return taken.all - taken.aside < most_ && taken.all < most_in_all_;
+}
+
+void UserPermits::give_back(uid_t uid, bool aside) {
   MutexLock lock(mutex_);
   const auto found = taken_.find(uid);
-  if (--found->second == 0) taken_.erase(found);
+  if (aside) --found->second.aside;
+  if (--found->second.all == 0) taken_.erase(found);
+  given_back_.notify_all();
+}
+
+void UserPermits::count_aside(uid_t uid, int change) {
+  MutexLock lock(mutex_);
+  taken_.at(uid).aside += change;
   given_back_.notify_all();
 }
 

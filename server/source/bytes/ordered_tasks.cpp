@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/bytes/ordered_tasks.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -49,6 +51,7 @@ class Workers {
 
  private:
   void work() SPDLD_EXCLUDES(mutex_) {
+    ::pthread_setname_np(::pthread_self(), "spdld-index");
     for (;;) {
       const std::size_t number = next_.fetch_add(1, std::memory_order_relaxed);
       if (number >= tasks_.count || is_given_up(number)) break;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/file/io_pool.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -213,6 +214,7 @@ void IoPool::leave_lane(dev_t device) {
 }
 
 void IoPool::work(std::size_t thread) {
+  ::pthread_setname_np(::pthread_self(), ("spdld-io-" + std::to_string(thread)).c_str());
   while (std::shared_ptr<IoTask> task = next(thread)) {
     const std::optional<std::chrono::nanoseconds> pause = task->run();
     ran(thread, task, pause);

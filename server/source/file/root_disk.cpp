@@ -57,6 +57,10 @@ Result<Root> open_root(const std::string& path, const Access& access, const std:
               .inode = opened.info.st_ino};
 }
 
+Result<Root> not_looked_at(const std::string& path) {
+  return error(Code::kUnavailable, path + " was not looked at yet");
+}
+
 std::unique_ptr<ReopeningDisk> make_root_disk(const RootDiskOptions& options,
                                               const std::shared_ptr<const Access>& access,
                                               Result<Root> root) {

@@ -24,6 +24,9 @@ struct Root {
 // `path` is what the pipeline says under `key`, such as "source.files.root".
 Result<Root> open_root(const std::string& path, const Access& access, const std::string& key);
 
+// In place of a root that is looked for with the first file.
+Result<Root> not_looked_at(const std::string& path);
+
 struct RootDiskOptions {
   std::string root;  // as the pipeline names it
   std::string key;   // under which

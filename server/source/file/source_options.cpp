@@ -15,6 +15,7 @@ SourceOptions SourceOptions::for_another() const {
   other.kept = kept;
   other.prober = prober;
   other.dataset = dataset;
+  other.from_kept_alone = from_kept_alone;
   other.access = access;
   other.reader = reader;
   other.classes = classes;

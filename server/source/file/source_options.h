@@ -36,6 +36,9 @@ struct SourceOptions {
   const MediaProber* prober = nullptr;
   // The id of what was applied, to be opened as it was; empty: what is there now is listed.
   std::string dataset;
+  // What was applied comes from `kept` alone, or is an error: neither its storage nor whether the
+  // reader may read it is looked at. For one that is to be closed.
+  bool from_kept_alone = false;
   AccessRules access;  // what may be read
   Credentials reader;  // with whose rights; the default's are not compared
   // For ClassesSpec::kPipeline: those of that pipeline; for kFile: what the file had, if that

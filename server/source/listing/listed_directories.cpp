@@ -2,6 +2,7 @@
 #include "source/listing/listed_directories.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -35,7 +36,11 @@ void for_each_directory(const Listing& listing, int threads,
   std::vector<std::jthread> workers;
   const auto wanted = std::min<std::size_t>(static_cast<std::size_t>(std::max(1, threads)),
                                             listing.stamps.size() / 64 + 1);
-  for (std::size_t i = 1; i < wanted; ++i) workers.emplace_back(work);
+  for (std::size_t i = 1; i < wanted; ++i)
+    workers.emplace_back([&work] {
+      ::pthread_setname_np(::pthread_self(), "spdld-walk");
+      work();
+    });
   work();
 }
 

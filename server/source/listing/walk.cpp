@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -162,6 +163,7 @@ Result<Walk> Walker::run() {
 }
 
 void Walker::work() {
+  ::pthread_setname_np(::pthread_self(), "spdld-walk");
   MutexLock lock(mutex_);
   for (;;) {
     while (waiting_.empty() && unread_ > 0) changed_.wait(mutex_);
