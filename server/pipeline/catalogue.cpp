@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <concepts>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -80,6 +81,61 @@ Credentials reader_of(uid_t owner, const std::optional<Credentials>& reader) {
   return reader ? *reader : Credentials::of_user(owner);
 }
 
+// Whose rights need not be asked for again: those of root and of the daemon's own user cannot be
+// withdrawn.
+bool is_trusted_reader(const PipelineVersion& pipeline, const Credentials& reader) {
+  const Credentials as = source::Access::normalized(reader);
+  return as == pipeline.reader && source::Access::is_trusted(as);
+}
+
+// What tells one listing from another: all that its outcome depends on, but the files.
+class ListingKey {
+ public:
+  explicit ListingKey(const std::string& kind) { add(kind); }
+
+  ListingKey& add(const std::string& text) {
+    text_ += std::to_string(text.size()) + ":" + text + ",";
+    return *this;
+  }
+  ListingKey& add(const char* text) = delete;
+  ListingKey& add(std::integral auto number) { return add(std::to_string(number)); }
+  template <typename T>
+  ListingKey& add(const std::optional<T>& some) {
+    add(some.has_value());
+    return some ? add(*some) : *this;
+  }
+  ListingKey& add(const std::map<std::string, std::string>& entries) {
+    add(entries.size());
+    for (const auto& [name, value] : entries) add(name).add(value);
+    return *this;
+  }
+  ListingKey& add(const Credentials& reader) {
+    const Credentials as = source::Access::normalized(reader);
+    add(as.uid).add(as.gid).add(as.groups.size());
+    for (const gid_t group : as.groups) add(group);
+    return *this;
+  }
+  ListingKey& add(const job::PipelineOwner& owner) { return add(owner.uid).add(owner.shared); }
+  ListingKey& add(const job::ApplyRequest& request) {
+    add(request.yaml).add(request.file).add(request.vars).add(request.env).add(request.dataset);
+    add(request.bucket_run).add(request.from_loader).add(request.reader);
+    for (const auto& [field, size] : request.image_sizes)
+      add(field).add(size.width).add(size.height);
+    return *this;
+  }
+  ListingKey& add(const PipelineVersion& pipeline) {
+    return add(pipeline.id())
+        .add(pipeline.version)
+        .add(pipeline.content_digest)
+        .add(pipeline.request.dataset)
+        .add(pipeline.reader);
+  }
+  std::string text() const { return digest_of(text_); }
+
+ private:
+  std::string text_;
+};
+
 }  // namespace
 
 source::Order PipelineVersion::order() const {
@@ -90,8 +146,9 @@ source::Order PipelineVersion::order() const {
 }
 
 Result<source::Sampler> PipelineVersion::sampler(std::uint64_t seed) const {
-  auto sampler =
-      source::Sampler::counted(source->size(), plan->spec.shuffle, seed, lengths, reader.uid);
+  Shuffle shuffle = plan->spec.shuffle;
+  if (closed) shuffle.bucket.reset();
+  auto sampler = source::Sampler::counted(source->size(), shuffle, seed, lengths, reader.uid);
   if (!sampler)
     return tl::unexpected<Status>(sampler.error().with_context("pipeline '" + name() + "'"));
   return sampler;
@@ -121,10 +178,10 @@ Catalogue::Catalogue(CatalogueOptions options, Registry registry, source::IoPool
       io_(io),
       caches_(caches),
       trusted_(options_.admins),
-      listings_(options_.listings_per_user),
       kept_(options_.state_dir.empty()
                 ? nullptr
-                : std::make_unique<source::KeptDatasets>(options_.state_dir + "/listings")) {}
+                : std::make_unique<source::KeptDatasets>(options_.state_dir + "/listings")),
+      listings_({.per_user = options_.listings_per_user}) {}
 
 Catalogue::~Catalogue() = default;
 
@@ -147,14 +204,15 @@ Result<spec::PipelineSpec> Catalogue::parse(uid_t owner, const job::ApplyRequest
                               options);
 }
 
-Result<std::shared_ptr<source::Source>> Catalogue::open_source(
+Result<std::unique_ptr<source::Source>> Catalogue::open_source(
     const spec::PipelineSpec& spec, const job::PipelineOwner& owner, const std::string& dataset,
     ListedSources& of, const PipelineVersion* varied, const Credentials& reader,
-    const Progress& progress) {
+    const Progress& progress, bool from_kept_alone) {
   source::SourceOptions options(io_);
   options.kept = kept_.get();
   options.prober = options_.prober;
   options.dataset = dataset;
+  options.from_kept_alone = from_kept_alone;
   options.access = options_.access;
   options.reader = reader;
   options.retry = spec.on_error.io;
@@ -177,16 +235,9 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(
                                         "', which is not there: apply that one first");
     SPDLD_ASSIGN(const PipelinePtr other, get(id, owner.uid, classes->pipeline));
     // Its classes are names of directories, or stand in a file.
-    SPDLD_ASSIGN(const PipelinePtr open, opened(other, progress));
+    SPDLD_ASSIGN(const PipelinePtr open, open_now(other, progress));
     SPDLD_ASSIGN(const PipelinePtr readable, read_by(open, reader));
     options.classes = readable->source->classes();
-  }
-  const auto permit = listings_.take(reader.uid, [&] {
-    return !progress || progress(0, "other datasets of this user are listed first");
-  });
-  if (!permit) {
-    return error(Code::kCancelled,
-                 "pipeline '" + spec.name + "': the listing was cancelled before it began");
   }
   std::stop_source stop;
   options.stop = stop.get_token();
@@ -199,7 +250,7 @@ Result<std::shared_ptr<source::Source>> Catalogue::open_source(
   auto opened = source::open_source(spec.source, std::move(options));
   if (!opened)
     return tl::unexpected<Status>(opened.error().with_context("pipeline '" + spec.name + "'"));
-  std::shared_ptr<source::Source> source = shared(std::move(opened).value());
+  std::unique_ptr<source::Source> source = std::move(opened).value();
   for (std::string& warning : warnings) {
     warning = "pipeline '" + spec.name + "': " + warning;
     spdlog::warn("{}", warning);
@@ -236,7 +287,8 @@ Result<PipelinePtr> Catalogue::assemble(const job::PipelineOwner& owner,
                                         const job::ApplyRequest& request, spec::PipelineSpec spec,
                                         std::shared_ptr<source::Source> source,
                                         std::shared_ptr<ListedSources> listed, Credentials reader,
-                                        std::shared_ptr<const source::Lengths> lengths) {
+                                        std::shared_ptr<const source::Lengths> lengths,
+                                        bool looks) {
   auto pipeline = std::make_shared<PipelineVersion>();
   pipeline->owner = owner;
   pipeline->request = request;
@@ -263,9 +315,12 @@ Result<PipelinePtr> Catalogue::assemble(const job::PipelineOwner& owner,
   image_sizes.clear();
   const auto sizes = [&](const std::string& field, std::size_t part, const DecodeImageOp& op) {
     const auto known = request.image_sizes.find(field);
-    const engine::PictureSizes seen = known == request.image_sizes.end()
-                                          ? engine::look_at_images(*source, part, op)
-                                          : engine::PictureSizes{.one = known->second};
+    engine::PictureSizes seen;
+    if (known != request.image_sizes.end()) {
+      seen.one = known->second;
+    } else if (looks) {
+      seen = engine::look_at_images(*source, part, op);
+    }
     if (seen.one) image_sizes[field] = *seen.one;
     return seen;
   };
@@ -282,29 +337,69 @@ Result<PipelinePtr> Catalogue::assemble(const job::PipelineOwner& owner,
   pipeline->source = std::move(source);
   if (pipeline->plan->spec.cache) {
     SPDLD_TRY(caches_.check(*pipeline->plan));
-    pipeline->cache = caches_.estimate(*pipeline->plan, *pipeline->source);
+    if (looks) pipeline->cache = caches_.estimate(*pipeline->plan, *pipeline->source);
   }
   return PipelinePtr(std::move(pipeline));
 }
 
 Result<PipelinePtr> Catalogue::build(const job::PipelineOwner& owner,
                                      const job::ApplyRequest& request, const Progress& progress) {
-  return build(owner, request, reader_of(owner.uid, request.reader), progress);
+  // Who applies wants what is there now, and not what another call has listed before.
+  const std::string serial =
+      request.from_loader || !request.dataset.empty() ? std::string() : std::to_string(++serial_);
+  return wait<PipelinePtr>(
+      progress, [&](const ListingAsker& asker) { return build(owner, request, serial, asker); });
 }
 
-Result<PipelinePtr> Catalogue::build(const job::PipelineOwner& owner,
-                                     const job::ApplyRequest& request, const Credentials& reader,
-                                     const Progress& progress) {
+Asked<PipelinePtr> Catalogue::build(const job::PipelineOwner& owner,
+                                    const job::ApplyRequest& request, const ListingAsker& asker) {
+  return build(owner, request, {}, asker);
+}
+
+Asked<PipelinePtr> Catalogue::build(const job::PipelineOwner& owner,
+                                    const job::ApplyRequest& request, const std::string& serial,
+                                    const ListingAsker& asker) {
+  const Credentials reader = reader_of(owner.uid, request.reader);
+  return ask<PipelinePtr>(
+      reader.uid, ListingKey("build").add(serial).add(owner).add(request).add(reader).text(),
+      [this, owner, request, reader](const Progress& progress) {
+        return build_now(owner, request, reader, progress);
+      },
+      asker);
+}
+
+Result<PipelinePtr> Catalogue::build_now(const job::PipelineOwner& owner,
+                                         const job::ApplyRequest& request,
+                                         const Credentials& reader, const Progress& progress) {
   return with_room(reader.uid, [&]() -> Result<PipelinePtr> {
     SPDLD_ASSIGN(spec::PipelineSpec spec, parse(owner.uid, request));
     auto listed = std::make_shared<ListedSources>();
-    SPDLD_ASSIGN(std::shared_ptr<source::Source> source,
+    SPDLD_ASSIGN(std::unique_ptr<source::Source> source,
                  open_source(spec, owner, request.dataset, *listed, nullptr, reader, progress));
-    return assemble(owner, request, std::move(spec), std::move(source), std::move(listed), reader);
+    return assemble(owner, request, std::move(spec), shared(std::move(source)), std::move(listed),
+                    reader);
   });
 }
 
-Result<PipelineText> Catalogue::text_of(uid_t owner, const job::ApplyRequest& request) {
+Result<PipelineText> Catalogue::text_of(uid_t owner, const job::ApplyRequest& request,
+                                        const Progress& progress) {
+  return wait<PipelineText>(
+      progress, [&](const ListingAsker& asker) { return text_of(owner, request, asker); });
+}
+
+Asked<PipelineText> Catalogue::text_of(uid_t owner, const job::ApplyRequest& request,
+                                       const ListingAsker& asker) {
+  if (request.yaml.find("extends") == std::string::npos) {
+    SPDLD_ASSIGN(PipelineText text, parse_text(owner, request));
+    return std::optional(std::move(text));
+  }
+  const Credentials reader = reader_of(owner, request.reader);
+  return ask<PipelineText>(
+      reader.uid, ListingKey("text").add(owner).add(request).add(reader).text(),
+      [this, owner, request](const Progress&) { return parse_text(owner, request); }, asker);
+}
+
+Result<PipelineText> Catalogue::parse_text(uid_t owner, const job::ApplyRequest& request) {
   SPDLD_ASSIGN(const spec::PipelineSpec spec, parse(owner, request));
   return PipelineText{
       .name = spec.name, .digest = digest_of(spec.canonical_text), .vars = spec.vars};
@@ -315,16 +410,42 @@ Result<PipelinePtr> Catalogue::variant(const PipelinePtr& base,
                                        std::optional<std::uint64_t> batch_size,
                                        const Credentials& reader, const Progress& progress,
                                        VariantFiles files) {
-  SPDLD_ASSIGN(const PipelinePtr open, opened(base, progress));
-  return with_room(reader.uid,
-                   [&] { return variant_of(open, vars, batch_size, reader, progress, files); });
+  return wait<PipelinePtr>(progress, [&](const ListingAsker& asker) {
+    return variant(base, vars, batch_size, reader, asker, files);
+  });
 }
 
-Result<PipelinePtr> Catalogue::variant_of(const PipelinePtr& base,
-                                          const std::map<std::string, std::string>& vars,
-                                          std::optional<std::uint64_t> batch_size,
-                                          const Credentials& reader, const Progress& progress,
-                                          VariantFiles which) {
+Asked<PipelinePtr> Catalogue::variant(const PipelinePtr& base,
+                                      const std::map<std::string, std::string>& vars,
+                                      std::optional<std::uint64_t> batch_size,
+                                      const Credentials& reader, const ListingAsker& asker,
+                                      VariantFiles files) {
+  SPDLD_ASSIGN(const std::optional<PipelinePtr> open, opened(base, asker));
+  if (!open) return open;
+  const auto batch = static_cast<std::uint64_t>((*open)->plan->spec.batch.size);
+  const bool same = vars.empty() && batch_size.value_or(batch) == batch;
+  if (same && is_trusted_reader(**open, reader)) return open;
+  const Variation variation{
+      .vars = vars, .batch_size = batch_size, .reader = reader, .files = files};
+  return ask<PipelinePtr>(
+      reader.uid,
+      ListingKey("variant")
+          .add(**open)
+          .add(vars)
+          .add(batch_size)
+          .add(reader)
+          .add(files == VariantFiles::kNow)
+          .text(),
+      [this, open = *open, variation](const Progress& progress) {
+        return with_room(variation.reader.uid,
+                         [&] { return variant_of(open, variation, progress); });
+      },
+      asker);
+}
+
+Result<PipelinePtr> Catalogue::variant_of(const PipelinePtr& base, const Variation& variation,
+                                          const Progress& progress) {
+  const auto& [vars, batch_size, reader, which] = variation;
   const auto batch = static_cast<std::uint64_t>(base->plan->spec.batch.size);
   if (vars.empty() && batch_size.value_or(batch) == batch) return read_by(base, reader);
   job::ApplyRequest request = base->request;
@@ -343,8 +464,9 @@ Result<PipelinePtr> Catalogue::variant_of(const PipelinePtr& base,
   if (spec.source != base->plan->spec.source) {
     const std::string dataset =
         which == VariantFiles::kNow ? std::string() : base->listed->dataset(spec.source);
-    SPDLD_ASSIGN(source, open_source(spec, base->owner, dataset, *base->listed, base.get(), reader,
-                                     progress));
+    SPDLD_ASSIGN(auto opened, open_source(spec, base->owner, dataset, *base->listed, base.get(),
+                                          reader, progress));
+    source = shared(std::move(opened));
     request.image_sizes.clear();
   } else {
     SPDLD_ASSIGN(const PipelinePtr readable, read_by(base, reader));
@@ -360,11 +482,10 @@ Result<PipelinePtr> Catalogue::variant_of(const PipelinePtr& base,
 }
 
 Result<PipelinePtr> Catalogue::read_by(const PipelinePtr& base, const Credentials& reader) const {
+  if (is_trusted_reader(*base, reader)) return base;
   const Credentials as = source::Access::normalized(reader);
+  // Rights may have been withdrawn since they were asked for.
   const bool same = as == base->reader;
-  // Rights may have been withdrawn since they were asked for; those of root and of the daemon's own
-  // user cannot be.
-  if (same && source::Access::is_trusted(as)) return base;
   auto source = base->source->read_by(as);
   if (!source)
     return tl::unexpected<Status>(source.error().with_context("pipeline '" + base->name() + "'"));
@@ -380,15 +501,31 @@ Result<PipelinePtr> Catalogue::rebuild(const job::PipelineOwner& owner,
                                        std::optional<std::uint64_t> batch_size,
                                        const std::optional<Credentials>& reader,
                                        const Progress& progress) {
+  return wait<PipelinePtr>(progress, [&](const ListingAsker& asker) {
+    return rebuild(owner, request, version, batch_size, reader, asker);
+  });
+}
+
+Asked<PipelinePtr> Catalogue::rebuild(const job::PipelineOwner& owner,
+                                      const job::ApplyRequest& request, std::uint32_t version,
+                                      std::optional<std::uint64_t> batch_size,
+                                      const std::optional<Credentials>& reader,
+                                      const ListingAsker& asker) {
   const Credentials as = reader_of(owner.uid, reader ? reader : request.reader);
-  SPDLD_ASSIGN(const PipelinePtr built, build(owner, request, as, progress));
-  PipelinePtr sized = built;
-  if (batch_size) {
-    SPDLD_ASSIGN(sized, variant(built, {}, batch_size, as, progress));
-  }
-  auto numbered = std::make_shared<PipelineVersion>(*sized);
-  numbered->version = version;
-  return PipelinePtr(std::move(numbered));
+  return ask<PipelinePtr>(
+      as.uid,
+      ListingKey("rebuild").add(owner).add(request).add(version).add(batch_size).add(as).text(),
+      [=, this](const Progress& progress) -> Result<PipelinePtr> {
+        SPDLD_ASSIGN(PipelinePtr made, build_now(owner, request, as, progress));
+        if (batch_size) {
+          const Variation sized{.vars = {}, .batch_size = batch_size, .reader = as};
+          SPDLD_ASSIGN(made, with_room(as.uid, [&] { return variant_of(made, sized, progress); }));
+        }
+        auto numbered = std::make_shared<PipelineVersion>(*made);
+        numbered->version = version;
+        return PipelinePtr(std::move(numbered));
+      },
+      asker);
 }
 
 Result<std::shared_ptr<engine::SampleCache>> Catalogue::open_cache(
@@ -448,14 +585,27 @@ std::string Catalogue::change_of(const PipelineVersion& pipeline, const Progress
 }
 
 std::string Catalogue::look_for_changes(const PipelineVersion& pipeline, const Progress& progress) {
-  std::string warning = change_of(pipeline, progress);
-  // A job that was brought back has a version of its own: status tells of the current one.
-  const PipelinePtr current = find(pipeline.id());
-  const bool same = current != nullptr && current->request.dataset == pipeline.request.dataset;
-  ListedSources& listed = same ? *current->listed : *pipeline.listed;
-  if (listed.set_changed(pipeline.plan->spec.source, warning) && !warning.empty())
-    spdlog::warn("{}", warning);
-  return warning;
+  return wait<std::string>(
+             progress, [&](const ListingAsker& asker) { return look_for_changes(pipeline, asker); })
+      .value_or(std::string());
+}
+
+Asked<std::string> Catalogue::look_for_changes(const PipelineVersion& pipeline,
+                                               const ListingAsker& asker) {
+  return ask<std::string>(
+      pipeline.reader.uid, ListingKey("changes").add(pipeline).text(),
+      [this, pipeline](const Progress& progress) -> Result<std::string> {
+        std::string warning = change_of(pipeline, progress);
+        // A job that was brought back has a version of its own: status tells of the current one.
+        const PipelinePtr current = find(pipeline.id());
+        const bool same =
+            current != nullptr && current->request.dataset == pipeline.request.dataset;
+        ListedSources& listed = same ? *current->listed : *pipeline.listed;
+        if (listed.set_changed(pipeline.plan->spec.source, warning) && !warning.empty())
+          spdlog::warn("{}", warning);
+        return warning;
+      },
+      asker);
 }
 
 std::set<std::string> Catalogue::listings_in_use() const {

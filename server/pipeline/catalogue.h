@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -19,12 +21,12 @@
 #include "base/reaper.h"
 #include "base/status.h"
 #include "base/users/trusted_users.h"
-#include "base/users/user_permits.h"
 #include "engine/cache/sample_caches.h"
 #include "engine/plan/plan.h"
 #include "job/pipeline_id.h"
 #include "job/request.h"
 #include "op/registry.h"
+#include "pipeline/listings.h"
 #include "source/file/access.h"
 #include "source/file/io_pool.h"
 #include "source/item/source.h"
@@ -65,7 +67,8 @@ struct PipelineVersion {
   const std::string& name() const { return plan->spec.name; }  // as its text has it
   std::string id() const { return pipeline_id(owner, name()); }
   source::Order order() const;
-  // kResourceExhausted: what an order by length keeps has no room among its user's listings.
+  // kResourceExhausted: what an order by length keeps has no room among its user's listings. Of a
+  // closed one it tells no order.
   Result<source::Sampler> sampler(std::uint64_t seed) const;
   // What its users should know though nothing failed: a slip in the text, a class without items.
   std::vector<std::string> warnings() const;
@@ -82,6 +85,10 @@ struct PipelineText {
   std::map<std::string, std::string> vars;  // as they are, given or not
 };
 
+// The answer to a call that does not wait; none: it is not there, and the asker will be told.
+template <typename T>
+using Asked = Result<std::optional<T>>;
+
 // Whose files a variant has that reads from elsewhere than its base.
 enum class VariantFiles {
   kAsListed,  // those that its variables had when this version was given them first
@@ -94,7 +101,7 @@ struct CatalogueOptions {
   std::vector<uid_t> admins;
   std::int64_t max_pixels = std::numeric_limits<std::int64_t>::max();  // of an image; limits'
   std::uint64_t row_memory_bytes = std::numeric_limits<std::uint64_t>::max();  // of a row; likewise
-  int listings_per_user = 4;                                                   // at once
+  int listings_per_user = 4;                        // at once, of those that come on
   std::size_t pipelines_per_user = 256;             // applied; not of trusted users
   std::shared_ptr<BufferMemory> buffers = nullptr;  // of files that are read; null: unbounded
   // Of what the items of datasets take.
@@ -104,12 +111,16 @@ struct CatalogueOptions {
   Reaper* reaper = nullptr;  // for sources that nobody has any more; it outlives them all
 };
 
-// The pipelines by id. Building one may take long (the listing); all else is quick. Thread-safe;
-// owned by the daemon, like the pool that its sources read with.
+// The pipelines by id. Each call that asks users' file systems (build, variant, rebuild,
+// look_for_changes, a text that extends another file) runs on a thread of its own (`Listings`),
+// once for all callers that ask for the same meanwhile, and comes in two forms: with a `Progress`,
+// it blocks until the outcome is there or the progress gives up; with a `ListingAsker`, it answers
+// at once, with the outcome or with none, and the asker is told when to ask the same again. All
+// else is quick. Thread-safe; owned by the daemon, like the pool that its sources read with.
 class Catalogue {
  public:
-  // Called while a dataset is listed; false gives up.
-  using Progress = std::function<bool(std::uint64_t items, const std::string& what)>;
+  // Called several times a second while a call blocks; false gives up: kCancelled.
+  using Progress = ListingProgress;
 
   // `io` and `caches` outlive it.
   Catalogue(CatalogueOptions options, Registry registry, source::IoPool& io,
@@ -118,13 +129,35 @@ class Catalogue {
 
   // What has those let go of sources who have no use for them any more; called under no lock. To be
   // set before anything is built, for as long as anything is.
-  void set_letting_go(std::function<void()> let_go) { let_go_ = std::move(let_go); }
+  void set_letting_go(std::function<void()> let_go) SPDLD_EXCLUDES(let_go_mutex_) {
+    MutexLock lock(let_go_mutex_);
+    let_go_ = std::move(let_go);
+  }
 
   // Text to a pipeline that could run, and that its submitter may read. Knows no names yet. Lists
-  // its data, unless the request names what was listed when it was applied: that is opened again.
+  // its data as they are now: users that apply the same text meanwhile each list it, and loaders
+  // that bring the same text share one listing.
+  //
+  // If the request names what was listed when it was applied, that is opened again.
   Result<PipelinePtr> build(const job::PipelineOwner& owner, const job::ApplyRequest& request,
                             const Progress& progress) SPDLD_EXCLUDES(mutex_);
-  Result<PipelineText> text_of(uid_t owner, const job::ApplyRequest& request);
+  Asked<PipelinePtr> build(const job::PipelineOwner& owner, const job::ApplyRequest& request,
+                           const ListingAsker& asker) SPDLD_EXCLUDES(mutex_);
+  // The record that an earlier daemon left of a pipeline.
+  struct Recorded {
+    std::uint32_t version = 0;
+    std::optional<std::uint64_t> batch_size = std::nullopt;  // none: as its text has it
+    std::optional<Credentials> reader = std::nullopt;        // none: as in ApplyRequest
+  };
+  // As it was, and closed, from the daemon's own record of what was listed (the request names it):
+  // no file of the user is touched but those that the text extends. Where that record is lost, it
+  // is opened. Both are given up where storage does not answer: kUnavailable.
+  Result<PipelinePtr> recall(const job::PipelineOwner& owner, const job::ApplyRequest& request,
+                             const Recorded& as) SPDLD_EXCLUDES(mutex_);
+  Result<PipelineText> text_of(uid_t owner, const job::ApplyRequest& request,
+                               const Progress& progress);
+  Asked<PipelineText> text_of(uid_t owner, const job::ApplyRequest& request,
+                              const ListingAsker& asker);
   // The owner of what this user applies or brings: for an admin, all users share it.
   job::PipelineOwner owner_for(uid_t uid) const { return {.uid = uid, .shared = is_admin(uid)}; }
   // The same pipeline, open, with other variables, or another batch size, for who may read its
@@ -135,6 +168,11 @@ class Catalogue {
                               std::optional<std::uint64_t> batch_size, const Credentials& reader,
                               const Progress& progress,
                               VariantFiles files = VariantFiles::kAsListed) SPDLD_EXCLUDES(mutex_);
+  Asked<PipelinePtr> variant(const PipelinePtr& base,
+                             const std::map<std::string, std::string>& vars,
+                             std::optional<std::uint64_t> batch_size, const Credentials& reader,
+                             const ListingAsker& asker,
+                             VariantFiles files = VariantFiles::kAsListed) SPDLD_EXCLUDES(mutex_);
 
   // Closes the pipelines that nobody has, nor has asked for since the last call, and that can be
   // opened again as they are. Returns how many.
@@ -145,6 +183,10 @@ class Catalogue {
   Result<PipelinePtr> rebuild(const job::PipelineOwner& owner, const job::ApplyRequest& request,
                               std::uint32_t version, std::optional<std::uint64_t> batch_size,
                               const std::optional<Credentials>& reader, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+  Asked<PipelinePtr> rebuild(const job::PipelineOwner& owner, const job::ApplyRequest& request,
+                             std::uint32_t version, std::optional<std::uint64_t> batch_size,
+                             const std::optional<Credentials>& reader, const ListingAsker& asker)
       SPDLD_EXCLUDES(mutex_);
   // It, numbered as put() would: the number that it has already if its content is what there is.
   // Fails if the caller may not change it, or may not have another one.
@@ -195,8 +237,10 @@ class Catalogue {
       SPDLD_EXCLUDES(mutex_);
   // Looks whether its data are still as they were listed, and counts what is there if they are not:
   // that is a warning until they are, or the pipeline is applied again. Returns the warning, empty
-  // if there is none. Reads directories, which may block.
+  // if there is none, or nobody waits for it any more.
   std::string look_for_changes(const PipelineVersion& pipeline, const Progress& progress)
+      SPDLD_EXCLUDES(mutex_);
+  Asked<std::string> look_for_changes(const PipelineVersion& pipeline, const ListingAsker& asker)
       SPDLD_EXCLUDES(mutex_);
   // The listings that are open, or that variables would open again.
   std::set<std::string> listings_in_use() const SPDLD_EXCLUDES(mutex_);
@@ -210,7 +254,14 @@ class Catalogue {
   // Who may have as many pipelines and jobs as it likes.
   const TrustedUsers& trusted() const { return trusted_; }
   // Datasets that are listed now, by user.
-  const UserPermits& listings() const { return listings_; }
+  const Listings& listings() const { return listings_; }
+  // About once a second.
+  void tick() { listings_.tick(); }
+  // Gives up all listings, also those to come: every asker is told kUnavailable. Blocks for none.
+  void stop() { listings_.stop(); }
+  // Whether none is left, for which it waits so long. One whose storage does not answer keeps its
+  // thread, and the destructor would wait for it: the process is to end without that.
+  bool idle_within(std::chrono::nanoseconds grace) { return listings_.idle_within(grace); }
   const BufferMemory* buffers() const { return options_.buffers.get(); }  // null: unbounded
   const ListingMemory& listing_memory() const { return *options_.memory; }
   // For a run of it; null if it is to have none.
@@ -218,6 +269,22 @@ class Catalogue {
   const Registry& registry() const { return registry_; }
 
  private:
+  using Work = std::function<Result<PipelinePtr>(const Progress&)>;
+  struct Variation {
+    std::map<std::string, std::string> vars;
+    std::optional<std::uint64_t> batch_size;
+    Credentials reader;
+    VariantFiles files = VariantFiles::kAsListed;
+  };
+
+  // What `work` makes on a thread of its own, once for all who ask under this key.
+  template <typename T>
+  Asked<T> ask(uid_t uid, const std::string& key, std::function<Result<T>(const Progress&)> work,
+               const ListingAsker& asker) SPDLD_EXCLUDES(mutex_);
+  // Asks again whenever it is told to, until there is an outcome.
+  template <typename T>
+  Result<T> wait(const Progress& progress, const std::function<Asked<T>(const ListingAsker&)>& ask);
+
   // `make`; where a limit stands in its way, once more without what nobody uses of this user.
   Result<PipelinePtr> with_room(uid_t reader, const std::function<Result<PipelinePtr>()>& make)
       SPDLD_EXCLUDES(mutex_);
@@ -225,33 +292,47 @@ class Catalogue {
   std::size_t close(const std::function<bool(const PipelineVersion&)>& may_close)
       SPDLD_EXCLUDES(mutex_);
   // It, with its items. kDataLoss: these are not there any more as they were applied.
-  Result<PipelinePtr> opened(const PipelinePtr& pipeline, const Progress& progress)
+  Asked<PipelinePtr> opened(const PipelinePtr& pipeline, const ListingAsker& asker)
+      SPDLD_EXCLUDES(mutex_);
+  // It, or what somebody else has opened of it; null: it is closed.
+  PipelinePtr open_already(const PipelinePtr& pipeline) SPDLD_EXCLUDES(mutex_);
+  // recall(), of what the record alone tells.
+  Result<PipelinePtr> recall_closed(const job::PipelineOwner& owner,
+                                    const job::ApplyRequest& request, const Recorded& as)
+      SPDLD_EXCLUDES(mutex_);
+  // On the thread that calls.
+  Result<PipelinePtr> open_now(const PipelinePtr& pipeline, const Progress& progress)
       SPDLD_EXCLUDES(mutex_);
   Result<PipelinePtr> open_again(const PipelinePtr& closed, const Progress& progress)
       SPDLD_EXCLUDES(mutex_);
-  Result<PipelinePtr> variant_of(const PipelinePtr& base,
-                                 const std::map<std::string, std::string>& vars,
-                                 std::optional<std::uint64_t> batch_size, const Credentials& reader,
-                                 const Progress& progress, VariantFiles files)
-      SPDLD_EXCLUDES(mutex_);
+  Result<PipelinePtr> variant_of(const PipelinePtr& open, const Variation& variation,
+                                 const Progress& progress) SPDLD_EXCLUDES(mutex_);
   Result<spdld::spec::PipelineSpec> parse(uid_t owner, const job::ApplyRequest& request);
-  // Lists for `reader`, once that user lists few enough others. `dataset` and `reader`: as
-  // SourceOptions has them. `of`: where it goes, with its warnings. `varied`: what this is a
-  // variant of, if it is one.
-  Result<std::shared_ptr<source::Source>> open_source(
+  Result<PipelineText> parse_text(uid_t owner, const job::ApplyRequest& request);
+  // Lists for `reader`. `dataset` and `reader`: as SourceOptions has them. `of`: where it goes,
+  // with its warnings. `varied`: what this is a variant of, if it is one.
+  Result<std::unique_ptr<source::Source>> open_source(
       const spdld::spec::PipelineSpec& spec, const job::PipelineOwner& owner,
       const std::string& dataset, ListedSources& of, const PipelineVersion* varied,
-      const Credentials& reader, const Progress& progress) SPDLD_EXCLUDES(mutex_);
+      const Credentials& reader, const Progress& progress, bool from_kept_alone = false)
+      SPDLD_EXCLUDES(mutex_);
   std::string change_of(const PipelineVersion& pipeline, const Progress& progress)
       SPDLD_EXCLUDES(mutex_);
   // `lengths`: of the source's items, by what the shuffle says; null: they are read, if it does.
+  // `looks`: items may be read, where that tells something of all.
   Result<PipelinePtr> assemble(const job::PipelineOwner& owner, const job::ApplyRequest& request,
                                spdld::spec::PipelineSpec spec,
                                std::shared_ptr<source::Source> source,
                                std::shared_ptr<ListedSources> listed, Credentials reader,
-                               std::shared_ptr<const source::Lengths> lengths = nullptr);
-  Result<PipelinePtr> build(const job::PipelineOwner& owner, const job::ApplyRequest& request,
-                            const Credentials& reader, const Progress& progress)
+                               std::shared_ptr<const source::Lengths> lengths = nullptr,
+                               bool looks = true);
+  // `serial`: tells this one from others of the same request.
+  Asked<PipelinePtr> build(const job::PipelineOwner& owner, const job::ApplyRequest& request,
+                           const std::string& serial, const ListingAsker& asker)
+      SPDLD_EXCLUDES(mutex_);
+  // On the thread that calls.
+  Result<PipelinePtr> build_now(const job::PipelineOwner& owner, const job::ApplyRequest& request,
+                                const Credentials& reader, const Progress& progress)
       SPDLD_EXCLUDES(mutex_);
   // The same for another reader; asks anew whether that one may list it.
   Result<PipelinePtr> read_by(const PipelinePtr& base, const Credentials& reader) const;
@@ -269,9 +350,9 @@ class Catalogue {
   source::IoPool& io_;
   engine::SampleCaches& caches_;
   const TrustedUsers trusted_;
-  UserPermits listings_;
-  const std::unique_ptr<source::KeptDatasets> kept_;  // null: nothing is kept
-  std::function<void()> let_go_;                      // null: nobody is asked
+  const std::unique_ptr<source::KeptDatasets> kept_;              // null: nothing is kept
+  Mutex let_go_mutex_;                                            // taken before those of streams
+  std::function<void()> let_go_ SPDLD_GUARDED_BY(let_go_mutex_);  // null: nobody is asked
   mutable Mutex mutex_;
   std::map<std::string, PipelinePtr> pipelines_ SPDLD_GUARDED_BY(mutex_);  // by id
   std::set<std::string> used_ SPDLD_GUARDED_BY(mutex_);  // of these, since close_unused()
@@ -281,6 +362,33 @@ class Catalogue {
     Status why;
   };
   std::map<std::string, Lost> lost_ SPDLD_GUARDED_BY(mutex_);
+  std::atomic<std::uint64_t> serial_ = 0;  // relaxed: of builds
+  Listings listings_;                      // its threads use all of the above
 };
+
+template <typename T>
+Asked<T> Catalogue::ask(uid_t uid, const std::string& key,
+                        std::function<Result<T>(const Progress&)> work, const ListingAsker& asker) {
+  const auto erased = [work = std::move(work)](const Progress& progress) -> ListingOutcome {
+    SPDLD_ASSIGN(T made, work(progress));
+    return std::make_shared<const T>(std::move(made));
+  };
+  const std::optional<ListingOutcome> outcome = listings_.ask(uid, key, erased, asker);
+  if (!outcome) return std::optional<T>();
+  if (!*outcome) return tl::unexpected<Status>(outcome->error());
+  return std::optional<T>(*std::static_pointer_cast<const T>(**outcome));
+}
+
+template <typename T>
+Result<T> Catalogue::wait(const Progress& progress,
+                          const std::function<Asked<T>(const ListingAsker&)>& ask) {
+  ListingWaiter waiter(listings_);
+  for (;;) {
+    SPDLD_ASSIGN(std::optional<T> outcome, ask(waiter.asker()));
+    if (outcome) return *std::move(outcome);
+    if (!waiter.wait(progress))
+      return error(Code::kCancelled, "nobody waits for the listing any more");
+  }
+}
 
 }  // namespace spdld::pipeline

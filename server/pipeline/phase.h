@@ -14,7 +14,7 @@
 namespace spdld::pipeline {
 
 // What a job runs from one of its steps on: a version of its pipeline, in the job's variables and
-// with its seed. Immutable but for the run's limits; shared by the job's timeline and its streams.
+// with its seed. Immutable but for the run's limits; shared by the job's plan and its streams.
 struct Phase {
   std::uint64_t items = 0;
   Tail tail = Tail::kDrop;
@@ -23,6 +23,8 @@ struct Phase {
   std::string content;
   std::uint64_t seed = 0;
   PipelinePtr pipeline;
+  // Its run makes no rows, as its pipeline was closed when it was made.
+  bool closed = false;
   // Variables that an operator gave for this job: its own values of them do not count meanwhile.
   std::set<std::string> overrides;
   std::shared_ptr<engine::Run> run;

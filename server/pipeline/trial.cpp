@@ -2,6 +2,7 @@
 #include "pipeline/trial.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/text/counted.h"
@@ -13,6 +14,9 @@ namespace {
 // What a trial may write to beside the arenas' budget.
 constexpr std::uint64_t kTrialBytes = std::uint64_t{256} << 20;
 constexpr int kMostOfUser = 2;
+// With those whose rows do not come, each of which has memory of its own.
+constexpr int kMostOfUserInAll = 8;
+constexpr std::chrono::milliseconds kStalledAfter{200};
 
 // A permit, and what it is given back to.
 struct Permitted {
@@ -32,7 +36,9 @@ std::string replaced_text(const PipelineVersion& pipeline,
 }  // namespace
 
 Trials::Trials(engine::Executor& executor, const Clock& clock)
-    : executor_(executor), clock_(clock), permits_(std::make_shared<UserPermits>(kMostOfUser)) {}
+    : executor_(executor),
+      clock_(clock),
+      permits_(std::make_shared<UserPermits>(kMostOfUser, kMostOfUserInAll)) {}
 
 Result<MadeBatch> Trials::make(uid_t user, const PipelineVersion& pipeline,
                                const std::shared_ptr<engine::Run>& run, job::StepAt at,
@@ -41,13 +47,20 @@ Result<MadeBatch> Trials::make(uid_t user, const PipelineVersion& pipeline,
     return !progress || progress(0, "rows of a first batch (others of this user are being made)");
   });
   if (!permit) return error(Code::kCancelled, "nobody waits for the batch any more");
+  const auto permitted = std::make_shared<Permitted>(Permitted{permits_, *std::move(permit)});
+  std::uint64_t seen = 0;
+  auto moved_at = clock_.now();
+  const auto watched = [&](std::uint64_t made, const std::string& what) {
+    const auto now = clock_.now();
+    if (std::exchange(seen, made) != made) moved_at = now;
+    const bool wanted = !progress || progress(made, what);
+    // Given up, it holds the permit until its last row comes back.
+    permitted->permit.set_aside(!wanted || now - moved_at > kStalledAfter);
+    return wanted;
+  };
   return make_one_batch(
-      run,
-      {.at = at,
-       .rows = rows,
-       .replace_budget = pipeline.replace_budget(),
-       .held = std::make_shared<Permitted>(Permitted{permits_, *std::move(permit)})},
-      executor_, progress);
+      run, {.at = at, .rows = rows, .replace_budget = pipeline.replace_budget(), .held = permitted},
+      executor_, watched);
 }
 
 Result<MadeBatch> Trials::make_first(uid_t user, const PipelineVersion& pipeline,

@@ -19,8 +19,9 @@
 namespace spdld::pipeline {
 
 // Makes batches that nobody is handed, beside whatever else the executor makes: to find out whether
-// a pipeline can be used, or to show some of its rows. A user has two of them at once; one that was
-// given up counts until its last row has ended, which takes as long as its storage does.
+// a pipeline can be used, or to show some of its rows. A user has two of them at once that come on,
+// and eight with those whose rows do not come; one that was given up counts among these until its
+// last row has ended, which takes as long as its storage does.
 // Thread-safe. Owned by Sessions; the executor outlives it.
 class Trials {
  public:

@@ -200,7 +200,8 @@ Key limits_key() {
            .shape = int_shape(1, 64),
            .default_value = 8},
           {.name = "listings",
-           .doc = "datasets that are listed at the same time; others wait",
+           .doc = "datasets that are listed at the same time; others wait, but not for storage "
+                  "that hangs",
            .shape = int_shape(1, 64),
            .default_value = 4},
           {.name = "pipelines",
