@@ -30,6 +30,7 @@
 #include "engine/plan/builtin_ops.h"
 #include "media/jpeg_scan/seek_indexes.h"
 #include "pipeline/catalogue.h"
+#include "pipeline/file_applies.h"
 #include "session/session_service.h"
 #include "session/sessions.h"
 #include "source/file/access.h"
@@ -44,6 +45,10 @@ namespace {
 constexpr mode_t kSocketMode = 0666;
 constexpr std::chrono::milliseconds kControlGrace{2000};
 constexpr std::chrono::seconds kHeartbeat{2};
+// A pipeline file whose data have not answered for so long lets the next one begin, and the daemon
+// serve.
+constexpr std::chrono::seconds kFilePatience{2};
+constexpr std::chrono::milliseconds kFilesPoll{100};
 // What a healthy disk is given to answer a last read.
 constexpr std::chrono::milliseconds kReadGrace{200};
 
@@ -195,10 +200,31 @@ struct Daemon::Parts {
                   .retain = std::chrono::seconds(config.job.retain_s),
                   .jobs_per_user = static_cast<std::size_t>(config.limits.jobs),
                   .address = config.runtime_dir,
-                  .launched = options.launched}),
+                  .launched = options.launched,
+                  .files_pending = [this] { return files.pending(); }}),
         service(sessions, {.version = options.version,
                            .io_threads = static_cast<std::uint32_t>(config.executor.io_threads),
-                           .jpeg = [indexes = seek_indexes] { return view_of(*indexes); }}) {}
+                           .jpeg = [indexes = seek_indexes] { return view_of(*indexes); }}),
+        files([this](const std::string& file) { service.reload({file}); },
+              [this] { return files_stall(); }, [this] { sessions.pipelines().look_again(); }) {}
+
+  // Whether the data of the file that was begun last do not answer.
+  bool files_stall() const {
+    return catalogue.listings().stalled_for(source::Access::trusted().uid, kFilePatience);
+  }
+  // Until the files are applied, or those that are left do not come on.
+  void await_files() {
+    while (!files.idle_within(kFilesPoll)) {
+      if (!files_stall()) continue;
+      spdlog::warn(
+          "the daemon serves without some pipelines of its configuration: their data do not "
+          "answer");
+      return;
+    }
+  }
+
+  // Whether no thread is left that waits for storage.
+  bool is_idle() { return io.idle_within(kReadGrace) && catalogue.idle_within(kReadGrace); }
 
   const spec::DaemonConfig config;
   const DaemonOptions options;
@@ -217,6 +243,7 @@ struct Daemon::Parts {
   const std::unique_ptr<delivery::Devices> devices;
   session::Sessions sessions;
   session::SessionService service;
+  pipeline::FileApplies files;
   delivery::PidfdLiveness liveness;
   std::unique_ptr<delivery::DataServer> data;
   std::unique_ptr<control::ControlServer> control;
@@ -244,7 +271,9 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
   Parts& parts = *daemon->parts_;
   parts.owns_socket_files = !listeners.activated;
   // Consumers that come while datasets are listed wait in the sockets' backlog.
-  parts.service.restore(files);
+  parts.service.restore();
+  parts.files.begin(files);
+  parts.await_files();
   const spec::ConnectionBounds bounds = connection_bounds_of(config.limits);
   const TrustedUsers trusted(config.access.admins);
   SPDLD_ASSIGN(parts.data, delivery::DataServer::start(
@@ -279,11 +308,8 @@ void Daemon::reload() {
     spdlog::error("{}", files.error().message());
     return;
   }
-  // Datasets may take long to list, and the main thread has heartbeats to send.
-  parts_->sessions.run_slowly([service = &parts_->service, files = *files] {
-    service->reload(files);
-    spdlog::info("{} read again", counted(files.size(), "pipeline file"));
-  });
+  spdlog::info("{} read again", counted(files->size(), "pipeline file"));
+  parts_->files.begin(*std::move(files));
 }
 
 void Daemon::tick() {
@@ -293,11 +319,12 @@ void Daemon::tick() {
   if (const std::uint64_t shortages = descriptor_shortages();
       std::exchange(parts_->seen_shortages, shortages) != shortages)
     parts_->arenas.release_idle();
-  const bool came_and_went = !parts_->used && parts_->sessions.totals().batches > 0;
+  const bool came_and_went = !parts_->used && parts_->sessions.reports().totals().batches > 0;
   if (parts_->sessions.attached() > 0 || came_and_went) {
     parts_->used = true;
     parts_->idle_since = parts_->clock.now();
   }
+  parts_->catalogue.tick();
   parts_->sessions.tick();
   const auto now = parts_->clock.now();
   if (now - parts_->last_heartbeat < kHeartbeat) return;
@@ -314,7 +341,7 @@ bool Daemon::was_used() const { return parts_->used; }
 
 bool Daemon::stop() {
   Parts& parts = *parts_;
-  if (std::exchange(parts.stopped, true)) return parts.io.idle_within(kReadGrace);
+  if (std::exchange(parts.stopped, true)) return parts.is_idle();
   if (parts.owns_socket_files) {
     // While the lock is held: nobody else's sockets can be there.
     for (const char* name : {"/data.sock", "/control.sock"})
@@ -324,6 +351,8 @@ bool Daemon::stop() {
   parts.service.watch(nullptr);
   parts.sessions.suspend();
   if (parts.data != nullptr) parts.data->stop();
+  parts.catalogue.stop();
+  parts.files.stop();
   parts.sessions.stop();
   parts.io.stop();
   parts.executor.stop();
@@ -332,7 +361,7 @@ bool Daemon::stop() {
     std::filesystem::remove_all(parts.config.runtime_dir, failed);
     if (failed) spdlog::warn("{} was not removed: {}", parts.config.runtime_dir, failed.message());
   }
-  return parts.io.idle_within(kReadGrace);
+  return parts.is_idle();
 }
 
 void Daemon::release_locks() const noexcept {

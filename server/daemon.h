@@ -23,12 +23,14 @@ struct DaemonOptions {
 // takes them down in the reverse order. One thread makes it, ticks it and stops it.
 class Daemon {
  public:
-  // Returns when consumers can attach. An error says what is in the way and what to do.
+  // Returns when consumers can attach. Pipelines that were applied before are opened when they are
+  // first named; those of the configuration that are new are listed first, unless their storage
+  // does not answer. An error says what is in the way and what to do.
   static Result<std::unique_ptr<Daemon>> start(const spec::DaemonConfig& config,
                                                const DaemonOptions& options);
   ~Daemon();
 
-  // Applies the pipeline files again.
+  // Begins to apply the pipeline files again.
   void reload();
   // About once a second.
   void tick();
@@ -37,8 +39,8 @@ class Daemon {
   // Whether anybody ever was.
   bool was_used() const;
   // Says good-bye to all, writes down where everybody was, and waits for what is under way, but not
-  // for storage. False: reads are left that their storage does not answer, each with a thread of
-  // the I/O pool, for which the destructor would wait; the process is to end without it.
+  // for storage. False: reads or listings are left that their storage does not answer, each with a
+  // thread, for which the destructor would wait; the process is to end without it.
   // Idempotent.
   bool stop();
   // Another daemon may have the directories from now on. For a process that ends now, a thread of

@@ -15,8 +15,8 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& text) {
   throw Failure(kWrongUsage, fmt::format("'{}' is no cursor: it must be "
-                                         "ORDER_DIGEST:SEED:EPOCH:POSITION:STEP:MOVES, as "
-                                         "--print-cursor writes it",
+                                         "ORDER_DIGEST:SEED:EPOCH:POSITION:STEP:RUN:BRANCH:TURN, "
+                                         "as --print-cursor writes it",
                                          text));
 }
 
@@ -25,14 +25,14 @@ namespace {
 std::string cursor_text(const Cursor& cursor) {
   std::string text = fmt::format("{}:{}:{}:{}:{}", cursor.order_digest, cursor.seed, cursor.epoch,
                                  cursor.position, cursor.step);
-  if (cursor.moves) text += fmt::format(":{}", *cursor.moves);
+  if (cursor.run != 0) text += fmt::format(":{}:{}:{}", cursor.run, cursor.branch, cursor.turn);
   return text;
 }
 
 Cursor parse_cursor(const std::string& text) {
   const auto colons = std::count(text.begin(), text.end(), ':');
-  if (colons != 4 && colons != 5) refuse(text);
-  std::array<std::string_view, 6> parts;
+  if (colons != 4 && colons != 7) refuse(text);
+  std::array<std::string_view, 8> parts;
   std::string_view rest = text;
   for (std::string_view& part : parts) {
     const std::size_t end = std::min(rest.find(':'), rest.size());
@@ -50,7 +50,12 @@ Cursor parse_cursor(const std::string& text) {
   number(parts[2], cursor.epoch);
   number(parts[3], cursor.position);
   number(parts[4], cursor.step);
-  if (colons == 5) number(parts[5], cursor.moves.emplace());
+  if (colons == 7) {
+    number(parts[5], cursor.run);
+    number(parts[6], cursor.branch);
+    number(parts[7], cursor.turn);
+    if (cursor.run == 0) refuse(text);
+  }
   return cursor;
 }
 

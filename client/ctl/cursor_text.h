@@ -7,8 +7,8 @@
 
 namespace spdld::ctl {
 
-// A cursor as one word: "ORDER_DIGEST:SEED:EPOCH:POSITION:STEP:MOVES", without ":MOVES" if that is
-// not known.
+// A cursor as one word: "ORDER_DIGEST:SEED:EPOCH:POSITION:STEP:RUN:BRANCH:TURN", without the last
+// three if the run is not known.
 std::string cursor_text(const Cursor& cursor);
 
 // Throws Failure (kWrongUsage) for what cursor_text() would not have written.

@@ -14,7 +14,7 @@
 //   Attach (+ Blob…) ->
 //                    <-                     Progress …, Attached | Error
 //                    <-                     ArenaOpen (+ fd), Schema, Batch …, EpochEnd …
-//   Release, Seek, Query, Apply, Waited, Detach ->
+//   Release, Handed, Seek, Query, Apply, Waited, Detach ->
 //                    <-                     Batch …, Reset, Blob …, Applied, Refused, Notice, Bye
 //                    <-                     ArenaOpen (+ fd), Version, Schema, ArenaRetire, Batch …
 //
@@ -28,15 +28,14 @@
 namespace spdld::wire {
 
 inline constexpr std::uint32_t kWireMagic = 0x4c445053;  // "SPDL"
-inline constexpr std::uint32_t kProtocol = 1;
+inline constexpr std::uint32_t kProtocol = 2;
 inline constexpr std::uint32_t kMaxFrameBytes = 32768;
 inline constexpr std::uint32_t kMaxBlobBytes = 16u << 20;
 inline constexpr std::uint32_t kMaxYamlBytes = 1u << 20;  // of a pipeline, that a consumer sends
 inline constexpr std::uint32_t kMaxUris = 2048;           // of one query
 inline constexpr std::uint32_t kMinCredits = 2;
 inline constexpr std::uint32_t kMaxCredits = 64;
-inline constexpr std::uint32_t kMaxReplicas = 64;     // of a shard
-inline constexpr std::uint32_t kMaxMoves = 1u << 31;  // that a cursor may have seen
+inline constexpr std::uint32_t kMaxReplicas = 64;  // of a shard
 
 enum class FrameType : std::uint32_t {
   // consumer -> daemon
@@ -48,6 +47,7 @@ enum class FrameType : std::uint32_t {
   kDetach = 6,
   kApply = 7,
   kWaited = 8,
+  kHanded = 9,
   // daemon -> consumer
   kWelcome = 64,
   kError = 65,
@@ -126,15 +126,14 @@ enum class TextKey : std::uint32_t {
   kClientName = 6,    // shown by `spdlctl get sessions`
   kPipelineFile = 7,  // absolute path of the YAML that was sent: relative paths start there
   kEnv = 8,           // "NAME=value", repeated: what ${env:NAME} in the YAML means to its sender
-  kMoves = 9,         // of the job that the cursor has gone along with, as told last; decimal
-  kReplace = 10,      // kReplaceAlways or kReplaceUnread; absent: never
-  kCommand = 11,      // the consumer's command line, shown by `spdlctl get sessions`
-  kHost = 12,         // the name of its host, as it sees it: a container's or pod's
-  kPid = 13,          // its own pid, as it sees it; decimal
-  kWarning = 14,      // daemon: of the pipeline, repeated; nothing failed
+  kReplace = 9,       // kReplaceAlways or kReplaceUnread; absent: never
+  kCommand = 10,      // the consumer's command line, shown by `spdlctl get sessions`
+  kHost = 11,         // the name of its host, as it sees it: a container's or pod's
+  kPid = 12,          // its own pid, as it sees it; decimal
+  kWarning = 13,      // daemon: of the pipeline, repeated; nothing failed
   // The GPU that batches are to lie on, by its UUID as nvidia-smi prints it ("GPU-…", "MIG-…").
   // From the daemon: batches lie there from the start; a later version may bring them otherwise.
-  kDevice = 15,
+  kDevice = 14,
 };
 
 // When the YAML that was sent takes the place of a pipeline of its name that differs.
@@ -162,10 +161,14 @@ struct AttachFrame {
   std::uint64_t epoch;      // cursor, for kCursor:
   std::uint64_t position;   //   first position of `step`, over all shards
   std::uint64_t step;
+  std::uint64_t run;     //   whose batches `turn` counts; 0: the cursor is a place alone
+  std::uint64_t turn;    //   how many batches of the run the consumer's loop has been handed
+  std::uint32_t branch;  //   of the run, as told with the last of them
+  std::uint32_t reserved;
   std::uint32_t text_count;
   std::uint32_t blob_bytes;  // of the YAML that was sent before; 0: none
 };
-static_assert(sizeof(AttachFrame) == 88);
+static_assert(sizeof(AttachFrame) == 112);
 
 // Something is going on that takes time; counts as a sign of life. As a Standstill it is none: the
 // text says what does not come on.
@@ -189,14 +192,18 @@ struct AttachedFrame {
   std::int32_t num_shards;
   std::int32_t replicas;
   std::uint32_t credits;
-  std::uint64_t epoch;  // where the stream starts
+  std::uint64_t epoch;  // where the stream starts: the place, and the turn in the job's run
   std::uint64_t step;
   std::uint64_t position;
+  std::uint64_t run;  // never 0
+  std::uint64_t turn;
+  std::uint32_t branch;
+  std::uint32_t reserved;
   std::uint64_t epochs;  // the job's epochs; 0: no end
   std::uint32_t pipeline_version;
-  std::uint32_t text_count;  // kOrderDigest, kPipeline, kJob, kMoves, kWarning as texts
+  std::uint32_t text_count;  // kOrderDigest, kPipeline, kJob, kWarning, kDevice as texts
 };
-static_assert(sizeof(AttachedFrame) == 104);
+static_assert(sizeof(AttachedFrame) == 128);
 
 // Carries one fd (SCM_RIGHTS).
 struct ArenaOpenFrame {
@@ -263,11 +270,14 @@ struct BatchFrame {
   std::uint64_t slot_bytes;
   std::uint64_t epoch;
   std::uint64_t step;
-  std::uint64_t next_position;  // the cursor after this batch
+  std::uint64_t next_position;  // of the cursor after this batch
+  std::uint64_t turn;           // so many batches of the run the loop was handed before this one
   std::uint32_t rows;
-  std::uint32_t seek;  // serial of the seek this batch answers; older ones are released unseen
+  std::uint32_t seek;    // serial of the seek this batch answers; older ones are released unseen
+  std::uint32_t branch;  // of the run; a cursor after this batch names it
+  std::uint32_t tell;    // 1: the consumer sends Handed when its caller is handed this batch
 };
-static_assert(sizeof(BatchFrame) == 72);
+static_assert(sizeof(BatchFrame) == 88);
 
 // A batch whose fields lie in two places: in a slot of the arena in main memory, and in the GPU's
 // memory that belongs to it. The values are complete there.
@@ -276,7 +286,7 @@ struct DeviceBatchFrame {
   std::uint64_t device_offset;  // of what is the batch's there, from that memory's first byte
   std::uint64_t device_bytes;
 };
-static_assert(sizeof(DeviceBatchFrame) == 88);
+static_assert(sizeof(DeviceBatchFrame) == 104);
 
 struct EpochEndFrame {
   FrameHeader header;
@@ -293,20 +303,32 @@ struct ReleaseFrame {
 };
 static_assert(sizeof(ReleaseFrame) == 16);
 
-// Go to the start of `epoch`, or to a position inside it. Answered by Reset with the same serial.
+// The consumer's caller has been handed `turn` batches of the run. Sent for a batch that asks for
+// it (BatchFrame::tell): `turn` is that batch's, and 1 more.
+struct HandedFrame {
+  FrameHeader header;
+  std::uint64_t turn;
+};
+static_assert(sizeof(HandedFrame) == 16);
+
+// The consumer's loop has been handed `turn` batches of the run, and goes to the start of `epoch`.
+// With a `skip` it goes that many steps further instead, at most to the end of `epoch`, the one
+// that it is in: behind the epoch's last batch it may not have been told the end. Answered by a
+// Reset of the same serial, which tells the place.
 struct SeekFrame {
   FrameHeader header;
+  std::uint64_t turn;
   std::uint64_t epoch;
-  std::uint64_t position;
-  std::uint64_t step;
   std::uint32_t seek;  // serial, counted by the consumer from 1
-  std::uint32_t skip;  // so many steps further in the same epoch, at most to its end; the daemon
-                       // knows at which position that is
+  std::uint32_t skip;  // 0: to the epoch's start
 };
-static_assert(sizeof(SeekFrame) == 40);
+static_assert(sizeof(SeekFrame) == 32);
 
-// The daemon's word that what follows belongs to seek `seek` (0: to none). Sent by itself when the
-// job's position or sharding was changed over gRPC.
+// What follows belongs to seek `seek` (0: to none). As the answer to the consumer's last seek it
+// tells the place where the stream goes on. The daemon sends one unasked, too, when the job is
+// changed (resized, say): then steps_per_epoch, shard and num_shards alone are told anew, and the
+// consumer's cursor stays as it is until its next batch. A cursor that had the change in it already
+// would go through the change once more at the next attach.
 struct ResetFrame {
   FrameHeader header;
   std::uint64_t epoch;
@@ -316,7 +338,7 @@ struct ResetFrame {
   std::uint32_t seek;
   std::int32_t shard;
   std::int32_t num_shards;
-  std::uint32_t moves;  // how often operators have sent the job elsewhere, up to here
+  std::uint32_t reserved;
 };
 static_assert(sizeof(ResetFrame) == 56);
 
@@ -423,7 +445,7 @@ struct NoticeFrame {
 static_assert(sizeof(NoticeFrame) == 16);
 
 enum class ByeReason : std::uint32_t {
-  kShutdown = 1,  // the daemon stops or restarts, or has to be told anew where to go on: reconnect
+  kShutdown = 1,  // the daemon stops or restarts: reconnect
   kEvicted = 2,   // by an operator or a newer incarnation: do not reconnect
   kJobDeleted = 3,
   kResized = 4,  // the job has no such shard any more

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,10 +12,13 @@
 namespace spdld::control {
 namespace {
 
-std::optional<ino_t> socket_inode(int fd) {
-  struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode)) return std::nullopt;
-  return info.st_ino;
+// Nothing: it is no socket. Asks no file system: a number may have become a file's, on storage that
+// does not answer.
+std::optional<std::uint64_t> socket_cookie(int fd) {
+  std::uint64_t cookie = 0;
+  socklen_t bytes = sizeof cookie;
+  if (::getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes) != 0) return std::nullopt;
+  return cookie;
 }
 
 }  // namespace
@@ -30,7 +32,7 @@ Result<job::Caller> Peers::admit(int fd) {
     return error(Code::kPermissionDenied, "a control connection must come over a Unix socket");
 
   SPDLD_ASSIGN(const job::Caller caller, peer_of(fd));
-  const std::optional<ino_t> socket = socket_inode(fd);
+  const std::optional<std::uint64_t> socket = socket_cookie(fd);
   if (!socket) return error(Code::kInternal, "a control connection is gone before it was served");
 
   MutexLock lock(mutex_);
@@ -80,8 +82,9 @@ std::map<uid_t, std::size_t> Peers::users() {
 }
 
 void Peers::forget_closed() {
-  std::erase_if(entries_,
-                [](const auto& entry) { return socket_inode(entry.first) != entry.second.socket; });
+  std::erase_if(entries_, [](const auto& entry) {
+    return socket_cookie(entry.first) != entry.second.socket;
+  });
 }
 
 }  // namespace spdld::control

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -51,7 +52,7 @@ class Peers {
  private:
   struct Entry {
     job::Caller caller;
-    ino_t socket = 0;  // tells whether the number still means this connection
+    std::uint64_t socket = 0;  // its cookie tells whether the number still means this connection
   };
 
   void forget_closed() SPDLD_REQUIRES(mutex_);

@@ -154,7 +154,8 @@ class Pipelines final : public v1::Pipelines::Service {
   grpc::Status Classes(grpc::ServerContext* context, const v1::ClassesRequest* request,
                        v1::ClassesResponse* response) override {
     return serve_long(environment_, context, [&](const job::Caller& caller) -> Status {
-      SPDLD_ASSIGN(const auto classes, service().classes(caller, request->pipeline()));
+      SPDLD_ASSIGN(const auto classes, service().classes(caller, request->pipeline(),
+                                                         until_cancelled(environment_, context)));
       for (const std::string& name : classes.names) response->add_classes(utf8(name));
       for (const std::int64_t id : classes.category_ids) response->add_category_ids(id);
       return Status();

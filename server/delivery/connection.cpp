@@ -141,7 +141,6 @@ bool Connection::send_reset(const ResetNotice& notice) {
   frame.seek = notice.seek;
   frame.shard = static_cast<std::int32_t>(notice.shard);
   frame.num_shards = static_cast<std::int32_t>(notice.num_shards);
-  frame.moves = notice.moves;
   return send_bytes(&frame, sizeof frame);
 }
 

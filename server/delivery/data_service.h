@@ -32,7 +32,10 @@ class DataService {
   // Answered by send_attached(), before it any number of send_progress(), or by fail().
   virtual void attach(const ConnectionPtr& connection, AttachRequest request) = 0;
   virtual void release(Connection& connection, std::uint64_t lease) = 0;
+  // Answered by send_reset() with the seek's serial.
   virtual void seek(Connection& connection, const SeekRequest& request) = 0;
+  // Comes for each batch that was sent with `tell`, unless the consumer releases it unseen.
+  virtual void handed(Connection& connection, const HandedNotice& notice) = 0;
   virtual void query(Connection& connection, const QueryRequest& request) = 0;
   // Answered by send_applied() or send_refused() with the wish's serial.
   virtual void apply(Connection& connection, const ApplyWish& wish) = 0;

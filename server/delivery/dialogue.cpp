@@ -58,6 +58,8 @@ Status Dialogue::greet(const Hello& hello) {
 void Dialogue::serve(const Request& request) {
   if (const auto* seek = std::get_if<SeekRequest>(&request)) {
     service_.seek(*connection_, *seek);
+  } else if (const auto* handed = std::get_if<HandedNotice>(&request)) {
+    service_.handed(*connection_, *handed);
   } else if (const auto* query = std::get_if<QueryRequest>(&request)) {
     service_.query(*connection_, *query);
   } else if (const auto* wish = std::get_if<ApplyWish>(&request)) {

@@ -103,11 +103,6 @@ Status take_text(AttachRequest& request, wire::TextKey key, std::string_view tex
       return attach.take(request.pipeline_file, text, "the pipeline's file");
     case wire::TextKey::kVar: return attach.take(request.vars, text, "the variable");
     case wire::TextKey::kEnv: return attach.take(request.env, text, "the environment's");
-    case wire::TextKey::kMoves: {
-      SPDLD_TRY(take_count(request.moves, text, "the number of moves"));
-      if (*request.moves <= wire::kMaxMoves) return {};
-      return bad("Attach", fmt::format("the number of moves is '{}'", text));
-    }
     case wire::TextKey::kCommand: return attach.take(request.command, text, "the command");
     case wire::TextKey::kHost: return attach.take(request.host, text, "the host's name");
     case wire::TextKey::kPid: return take_count(request.host_pid, text, "the pid");
@@ -191,6 +186,11 @@ Result<Request> parse_attach(std::span<const std::byte> bytes) {
   }
   request.start = frame.start;
   request.cursor = {.epoch = frame.epoch, .position = frame.position, .step = frame.step};
+  if (frame.run == 0 && (frame.turn != 0 || frame.branch != 0)) {
+    return tl::unexpected(bad(
+        "Attach", fmt::format("turn {} of branch {}, and of no run", frame.turn, frame.branch)));
+  }
+  request.in_run = {.run = frame.run, .branch = frame.branch, .turn = frame.turn};
   SPDLD_TRY(take_texts(request, "Attach", bytes.subspan(sizeof frame), frame.text_count));
   if (request.pipeline.empty()) return tl::unexpected(bad("Attach", "names no pipeline"));
   return accepted(std::move(request));
@@ -322,10 +322,12 @@ Result<Request> parse_request(std::span<const std::byte> bytes) {
     }
     case FrameType::kSeek: {
       SPDLD_ASSIGN(const auto frame, fixed_part<wire::SeekFrame>(bytes, "Seek"));
-      return accepted(
-          SeekRequest{.to = {.epoch = frame.epoch, .position = frame.position, .step = frame.step},
-                      .skip = frame.skip,
-                      .serial = frame.seek});
+      return accepted(SeekRequest{
+          .turn = frame.turn, .epoch = frame.epoch, .skip = frame.skip, .serial = frame.seek});
+    }
+    case FrameType::kHanded: {
+      SPDLD_ASSIGN(const auto frame, fixed_part<wire::HandedFrame>(bytes, "Handed"));
+      return accepted(HandedNotice{frame.turn});
     }
     case FrameType::kQuery: return parse_query(bytes);
     case FrameType::kWaited: {
@@ -409,11 +411,10 @@ Frame attached_frame(const AttachReply& reply) {
   append_text(texts, wire::TextKey::kOrderDigest, reply.order_digest);
   append_text(texts, wire::TextKey::kPipeline, reply.pipeline);
   append_text(texts, wire::TextKey::kJob, reply.job);
-  append_text(texts, wire::TextKey::kMoves, std::to_string(reply.moves));
   wire::AttachedFrame frame{};
-  frame.text_count = 4;
+  frame.text_count = 3;
   for (const std::string& warning : reply.warnings) {
-    if (frame.text_count == 4 + kMaxWarnings) break;
+    if (frame.text_count == 3 + kMaxWarnings) break;
     append_text(texts, wire::TextKey::kWarning, cut(warning, kMaxWarningBytes));
     ++frame.text_count;
   }
@@ -433,6 +434,9 @@ Frame attached_frame(const AttachReply& reply) {
   frame.epoch = reply.start.epoch;
   frame.step = reply.start.step;
   frame.position = reply.start.position;
+  frame.run = reply.in_run.run;
+  frame.turn = reply.in_run.turn;
+  frame.branch = reply.in_run.branch;
   frame.epochs = reply.epochs;
   frame.pipeline_version = reply.pipeline_version;
   return finish(frame, FrameType::kAttached, texts.data(), texts.size());
@@ -478,8 +482,11 @@ wire::BatchFrame batch_frame(const BatchNotice& notice) {
   frame.epoch = notice.epoch;
   frame.step = notice.step;
   frame.next_position = notice.next_position;
+  frame.turn = notice.turn;
   frame.rows = notice.rows;
   frame.seek = notice.seek;
+  frame.branch = notice.branch;
+  frame.tell = notice.tell ? 1 : 0;
   return frame;
 }
 

@@ -34,6 +34,16 @@ struct StreamPosition {
   friend bool operator==(const StreamPosition&, const StreamPosition&) = default;
 };
 
+// How far a rank's loop has come in a run of its job: it has been handed `turn` batches, through
+// epochs, seeks and changes of the job. The turns of an abandoned branch are those of another run.
+struct RunTurn {
+  std::uint64_t run = 0;  // 0: not known
+  std::uint32_t branch = 0;
+  std::uint64_t turn = 0;
+
+  friend bool operator==(const RunTurn&, const RunTurn&) = default;
+};
+
 // When a YAML that was sent takes the place of a pipeline of its name that differs.
 enum class Replace { kNever, kUnread, kAlways };  // kUnread: if no job reads that one
 
@@ -62,17 +72,24 @@ struct AttachRequest {
   bool reconnect = false;
   wire::StartMode start = wire::StartMode::kFresh;
   StreamPosition cursor;     // for kCursor
+  RunTurn in_run;            // of the cursor; run 0: it is a place alone
   std::string order_digest;  // of the cursor; empty: not to be checked
-  // Of the job, that the cursor has gone along with; none of a client that does not count them.
-  std::optional<std::uint32_t> moves;
   // Its part of what its user's attaches may take in memory, until they are answered.
   std::shared_ptr<const UserBytes::Share> share;
 };
 
+// The consumer's loop goes to the start of `epoch`; with a `skip`, so many steps further instead,
+// at most to the end of its epoch.
 struct SeekRequest {
-  StreamPosition to;
-  std::uint32_t skip = 0;  // so many steps further in the same epoch, at most to its end
+  std::uint64_t turn = 0;  // batches of the run that the loop has been handed by then
+  std::uint64_t epoch = 0;
+  std::uint32_t skip = 0;
   std::uint32_t serial = 0;
+};
+
+// The consumer's caller has been handed `turn` batches of the run.
+struct HandedNotice {
+  std::uint64_t turn = 0;
 };
 
 struct ReleaseRequest {
@@ -114,7 +131,7 @@ struct BlobPart {
 };
 
 using Request = std::variant<Hello, AttachRequest, ReleaseRequest, SeekRequest, QueryRequest,
-                             ApplyWish, WaitedNotice, DetachRequest, BlobPart>;
+                             ApplyWish, WaitedNotice, HandedNotice, DetachRequest, BlobPart>;
 
 // A consumer's frame, checked; kInvalidArgument says what is wrong with it. Any bytes will do.
 Result<Request> parse_request(std::span<const std::byte> frame);
@@ -131,12 +148,12 @@ struct AttachReply {
   std::uint32_t replicas = 1;
   std::uint32_t credits = 0;
   StreamPosition start = {};
+  RunTurn in_run = {};       // of `start`; its run is never 0
   std::uint64_t epochs = 0;  // 0: no end
   std::uint32_t pipeline_version = 0;
   std::string order_digest = {};
   std::string pipeline = {};
   std::string job = {};
-  std::uint32_t moves = 0;                 // of the job that `start` has gone along with
   std::vector<std::string> warnings = {};  // of the pipeline; the first few are sent
   std::string device = {};                 // UUID of the GPU that batches lie on; empty: none
 };
@@ -158,14 +175,13 @@ struct AppliedNotice {
   bool tuned = false;  // only how it is run has changed, from now on
 };
 
-// Where what follows begins.
+// Where the stream goes on after the consumer's own seek, and what a change of the job makes anew.
 struct ResetNotice {
-  StreamPosition to = {};
+  StreamPosition to = {};  // read by the consumer in the answer to its seek alone
   std::uint64_t steps_per_epoch = 0;
   std::uint32_t seek = 0;
   std::uint32_t shard = 0;
   std::uint32_t num_shards = 1;
-  std::uint32_t moves = 0;
 };
 
 struct BatchNotice {
@@ -177,8 +193,11 @@ struct BatchNotice {
   std::uint64_t epoch = 0;
   std::uint64_t step = 0;
   std::uint64_t next_position = 0;
+  std::uint64_t turn = 0;  // batches of the run that the loop was handed before it
   std::uint32_t rows = 0;
   std::uint32_t seek = 0;
+  std::uint32_t branch = 0;
+  bool tell = false;  // answered by a HandedNotice
 };
 
 // Bytes of a frame to be sent. Texts that are too long are cut.

@@ -25,7 +25,7 @@ struct ShardView {
   std::uint32_t replica = 0;
 };
 
-// What a job runs from a step on.
+// The version that a job runs from a step on.
 struct PhaseView {
   StepAt from;
   std::uint32_t pipeline_version = 0;
@@ -33,7 +33,8 @@ struct PhaseView {
   std::map<std::string, std::string> vars;
 };
 
-// Up to where every shard has given back what it was handed: where start="ledger" begins.
+// The place behind the last step of which every shard has given its batch back: start="ledger"
+// begins there.
 struct LedgerView {
   StepAt at;
   std::uint64_t position = 0;
@@ -76,8 +77,8 @@ struct JobView {
   std::uint64_t arena_bytes = 0;
   double cpu_s = 0;                                 // spent on its rows
   std::uint64_t shared_rows = 0;                    // that another job had made already
-  std::uint64_t cache_hits = 0;                     // rows made from what the sample cache had
-  double saved_cpu_s = 0;                           // what both would have cost
+  std::uint64_t cache_hits = 0;                     // rows made from samples in the cache
+  double saved_cpu_s = 0;                           // the CPU time that both saved
   std::uint64_t rows = 0;                           // that its consumers were handed
   std::optional<double> rows_per_s = std::nullopt;  // in the last seconds; none: not known
   std::vector<PhaseView> phases = {};               // in order; the last ones may lie ahead

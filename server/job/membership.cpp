@@ -18,14 +18,6 @@ std::optional<Member> Membership::expected() const {
   return expected->first;
 }
 
-std::optional<Member> Membership::returning(std::uint32_t num_shards) const {
-  const auto returning = std::find_if(entries_.begin(), entries_.end(), [&](const auto& known) {
-    return known.second.returns && known.first.shard < num_shards;
-  });
-  if (returning == entries_.end()) return std::nullopt;
-  return returning->first;
-}
-
 bool Membership::anyone_left() const {
   return std::any_of(entries_.begin(), entries_.end(),
                      [](const auto& known) { return known.second.has_left(); });
@@ -37,100 +29,39 @@ bool Membership::all_done() const {
   });
 }
 
-bool Membership::has_read(std::uint32_t shard) const {
-  return std::any_of(entries_.begin(), entries_.end(), [shard](const auto& known) {
-    return known.first.shard == shard && known.second.has_left();
-  });
+Turn Membership::frontier() const {
+  Turn frontier = 0;
+  for (const auto& [member, entry] : entries_) frontier = std::max(frontier, entry.progress.sent);
+  return frontier;
 }
 
-std::optional<StepAt> Membership::released(std::optional<std::uint32_t> shard) const {
-  std::optional<StepAt> least;
+Turn Membership::released() const {
+  Turn least = kNoTurn;
   for (const auto& [member, entry] : entries_) {
-    if (shard && member.shard != *shard) continue;
-    const StepAt at = entry.progress.released;
-    least = least ? std::min(*least, at) : at;
+    if (!entry.has_left()) least = std::min(least, entry.progress.released);
   }
   return least;
 }
 
-bool Membership::stopped_at(std::uint32_t shard, StepAt at) const {
-  return std::all_of(entries_.begin(), entries_.end(), [&](const auto& known) {
-    const Progress& progress = known.second.progress;
-    const bool done = known.second.presence == Presence::kDone;
-    return known.first.shard != shard ||
-           (progress.next >= at && (done ? progress.next : progress.released) <= at);
-  });
+void Membership::begin(Member member, const Progress& progress) {
+  entries_[member] = {.presence = Presence::kHere, .progress = progress, .paced = progress.sent};
+  reached_ = std::max(reached_, progress.sent);
 }
 
-std::optional<StepAt> Membership::furthest() const {
-  std::optional<StepAt> furthest;
-  for (const auto& [member, entry] : entries_)
-    furthest = furthest ? std::max(*furthest, entry.frontier) : entry.frontier;
-  return furthest;
-}
-
-void Membership::begin(Member member, StepAt at, bool by_cursor) {
-  Entry& entry = entries_[member];
-  const bool instead = by_cursor && (entry.presence == Presence::kExpected || entry.returns);
-  entry.presence = Presence::kHere;
-  entry.is_current = true;
-  entry.returns = false;
-  entry.progress.next = entry.progress.released = at;
-  entry.frontier = instead ? at : std::max(entry.frontier, at);
-  entry.sent = {};
-  entry.paced_batches = entry.ahead = 0;
-}
-
-void Membership::reach(Member member, const Progress& progress, const Sent& sent,
-                       std::uint64_t ahead) {
-  Entry& entry = entries_[member];
-  entry.progress = progress;
-  if (sent.turn == entry.sent.turn) {
-    entry.frontier = std::max(entry.frontier, progress.next);
-  } else {
-    entry.frontier = progress.next;
-    entry.reserved.reset();
-  }
-  entry.sent = sent;
-  entry.ahead = ahead;
+void Membership::reach(Member member, const Progress& progress) {
+  entries_[member].progress = progress;
+  reached_ = std::max(reached_, progress.sent);
 }
 
 void Membership::leave(Member member, bool done) {
   entries_[member].presence = done ? Presence::kDone : Presence::kAway;
 }
 
-void Membership::limit_moves(std::uint32_t moves) {
-  for (auto& [member, entry] : entries_) {
-    if (entry.has_left()) entry.progress.moves = std::min(entry.progress.moves, moves);
-  }
-}
-
-void Membership::raise(StepAt at) {
-  for (auto& [member, entry] : entries_) entry.frontier = std::max(entry.frontier, at);
-}
-
-void Membership::go_to(StepAt to, std::uint64_t position) {
+void Membership::go_to(const Progress& progress) {
   stop_expecting();
   for (auto& [member, entry] : entries_) {
-    entry.frontier = to;
-    if (entry.presence == Presence::kHere) continue;
-    entry.progress.next = entry.progress.released = to;
-    entry.progress.released_position = position;
+    if (entry.has_left()) entry.progress = progress;
   }
-}
-
-void Membership::start_again(std::uint32_t num_shards, StepAt at, std::uint64_t position) {
-  std::erase_if(entries_, [&](const auto& known) { return known.first.shard >= num_shards; });
-  for (auto& [member, entry] : entries_) {
-    entry.returns = true;
-    entry.is_current = false;
-    entry.progress.next = entry.progress.released = at;
-    entry.progress.released_position = position;
-  }
-}
-
-void Membership::begin_again(std::uint32_t num_shards) {
-  std::erase_if(entries_, [&](const auto& known) { return known.first.shard < num_shards; });
 }
 
 bool Membership::stop_expecting() {
@@ -138,65 +69,71 @@ bool Membership::stop_expecting() {
   for (auto& [member, entry] : entries_) {
     if (entry.presence != Presence::kExpected) continue;
     entry.presence = Presence::kAway;
-    entry.returns = true;
     any = true;
   }
   return any;
 }
 
-std::vector<MemberRecord> Membership::record(const Further& further) const {
+void Membership::clear() {
+  entries_.clear();
+  reached_ = 0;
+  reserved_.reset();
+}
+
+std::vector<MemberRecord> Membership::record() const {
   std::vector<MemberRecord> record;
-  for (const auto& [member, entry] : entries_) {
-    const bool is_here = entry.presence == Presence::kHere;
-    record.push_back({.member = member,
-                      .presence = entry.presence,
-                      .next = entry.progress.next,
-                      .released = entry.progress.released,
-                      .reserved = is_here ? further(entry.frontier, std::max(lead_, entry.ahead))
-                                          : entry.frontier});
-  }
+  for (const auto& [member, entry] : entries_)
+    record.push_back({.member = member, .presence = entry.presence, .progress = entry.progress});
   return record;
 }
 
-void Membership::kept(const std::vector<MemberRecord>& record) {
-  for (const MemberRecord& of : record) {
-    if (const auto known = entries_.find(of.member); known != entries_.end())
-      known->second.reserved = of.reserved;
+std::optional<Turn> Membership::furthest_here() const {
+  std::optional<Turn> furthest;
+  for (const auto& [member, entry] : entries_) {
+    if (entry.presence == Presence::kHere)
+      furthest = std::max(furthest.value_or(0), entry.progress.sent);
   }
+  return furthest;
 }
 
-bool Membership::outruns_record(const Further& further, bool paces) {
+Turn Membership::to_reserve(Turn granted, Turn due) const {
+  const Turn least = std::max(granted, frontier());
+  const std::optional<Turn> here = furthest_here();
+  return here ? std::max(least, std::min(*here + lead_, due)) : least;
+}
+
+bool Membership::outruns_record(bool paces, Turn due) {
   if (paces) {
-    std::uint64_t pace = 0;
+    Turn pace = 0;
     for (auto& [member, entry] : entries_) {
-      pace = std::max(pace, entry.sent.batches - entry.paced_batches);
-      entry.paced_batches = entry.sent.batches;
+      const Turn sent = entry.progress.sent;
+      if (entry.presence == Presence::kHere)
+        pace = std::max(pace, sent - std::min(sent, entry.paced));
+      entry.paced = sent;
     }
     // A job that slows down may be fast again soon.
     lead_ = std::clamp(std::max(kLeadSeconds * pace, lead_ / 2), kLeastLead, kMostLead);
   }
-  bool unknown = false;
-  bool outruns = false;
-  for (const auto& [member, entry] : entries_) {
-    if (entry.presence != Presence::kHere) continue;
-    unknown = unknown || !entry.reserved;
-    outruns = outruns || (entry.reserved && *entry.reserved <= further(entry.frontier, lead_ / 2));
-  }
+  const std::optional<Turn> furthest = furthest_here();
+  if (!furthest) return false;
+  if (!reserved_) return true;
+  const bool outruns = *reserved_ < due && *reserved_ <= *furthest + lead_ / 2;
   // The lead was to last for seconds, and did not last for one.
   if (outruns && !paces) lead_ = std::min(2 * lead_, kMostLead);
-  return unknown || outruns;
+  return outruns;
 }
 
-void Membership::restore(const std::vector<MemberRecord>& record) {
-  entries_.clear();
+void Membership::restore(const std::vector<MemberRecord>& record, Turn reserved, Turn reached) {
+  clear();
   for (const MemberRecord& of : record) {
     Entry& entry = entries_[of.member];
-    entry.presence = of.presence == Presence::kHere ? Presence::kExpected : of.presence;
-    entry.progress = {.next = of.next, .released = of.released};
-    entry.frontier = of.reserved;
-    entry.is_current = false;
-    entry.reserved = of.reserved;
+    entry.presence = of.presence;
+    entry.progress = of.progress;
+    if (of.presence == Presence::kHere) entry.presence = Presence::kExpected;
+    if (entry.presence == Presence::kExpected) entry.progress.sent = reserved;
   }
+  reached_ = std::max(reached, reserved);
+  reserved_ = reserved;
 }
 
 }  // namespace spdld::job

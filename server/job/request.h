@@ -12,33 +12,33 @@
 
 namespace spdld::job {
 
-// Who asks, as the kernel told it when they connected.
+// The user and process of a request, as the kernel gave them when it connected.
 using Caller = Peer;
 
 struct ApplyRequest {
   std::string yaml;
   std::string file;  // for messages and relative paths: absolute, or "-" for a text without a file
   std::map<std::string, std::string> vars;
-  std::map<std::string, std::string> env;  // what the submitter resolved ${env:NAME} to
+  std::map<std::string, std::string> env;  // the submitter's values of ${env:NAME}
   bool dry_run = false;
-  // What was listed when it was applied, by the id that the catalogue's kept listings have for it.
-  // Empty in what comes from a caller: that is listed now.
+  // The id of the kept listing of its dataset as of its application. Empty in a caller's request:
+  // the dataset is listed now.
   std::string dataset = {};
   // The rows of a run of its order by length (ParseOptions::bucket_run), as they were fixed when it
-  // was applied. None in what comes from a caller.
+  // was applied. None in a caller's request.
   std::optional<std::uint64_t> bucket_run = std::nullopt;
   // The size that images of a field have which are stacked without a stage that gives them one, as
-  // some showed when it was applied. Empty in what comes from a caller.
+  // some showed when it was applied. Empty in a caller's request.
   std::map<std::string, Size> image_sizes = {};
   bool from_loader = false;  // a loader brought it, and nobody has applied it
-  // Who submitted it: the files that it names are read with their rights. None: a record of a
-  // daemon that did not know; then as the user database has the pipeline's owner.
+  // The submitter's rights, with which the files that it names are read. None: a record without
+  // them; then those that the user database has for the pipeline's owner.
   std::optional<Credentials> reader = std::nullopt;
 };
 
 enum class EpochMode { kAuto, kManual };
 
-// What one job may take. Values that are not there: no limit of its own.
+// The resources that one job may take. An absent value: no limit of its own.
 struct JobLimits {
   double weight = 1.0;                 // share of the CPU pool when jobs compete
   std::optional<std::uint32_t> cpus;   // workers at once

@@ -145,7 +145,7 @@ State Schedule::before(Turn turn) const {
   return state;
 }
 
-State Schedule::fold(Turn turn, const OwnSeeks& own, bool with_edits_of_turn) const {
+State Schedule::fold(Turn turn, const OwnSeeks& own, std::size_t edits) const {
   SPDLD_CHECK(turn >= record_.base_turn);
   State state = record_.base;
   Turn at = record_.base_turn;
@@ -159,8 +159,9 @@ State Schedule::fold(Turn turn, const OwnSeeks& own, bool with_edits_of_turn) co
     state = skipped(settled(state, record_.versions), seek->skip, record_.versions);
     at = seek->turn;
   }
-  for (const Edit& edit : record_.edits) {
-    if (edit.turn > turn || (edit.turn == turn && !with_edits_of_turn)) break;
+  for (std::size_t number = 0; number < edits; ++number) {
+    const Edit& edit = record_.edits[number];
+    if (edit.turn > turn) break;
     if (edit.turn < at) continue;
     state = applied(advanced(state, edit.turn - at, record_.versions), edit);
     at = edit.turn;
@@ -168,9 +169,20 @@ State Schedule::fold(Turn turn, const OwnSeeks& own, bool with_edits_of_turn) co
   return advanced(state, turn - at, record_.versions);
 }
 
-State Schedule::locate(Turn turn, const OwnSeeks& own) const { return fold(turn, own, true); }
+State Schedule::locate(Turn turn, const OwnSeeks& own) const {
+  return fold(turn, own, record_.edits.size());
+}
 
-State Schedule::behind(Turn turn, const OwnSeeks& own) const { return fold(turn, own, false); }
+State Schedule::behind(Turn turn, const OwnSeeks& own) const {
+  const auto is_before = [turn](const Edit& edit) { return edit.turn < turn; };
+  const std::vector<Edit>& edits = record_.edits;
+  return fold(turn, own,
+              static_cast<std::size_t>(std::count_if(edits.begin(), edits.end(), is_before)));
+}
+
+State Schedule::before_edit(std::size_t number, const OwnSeeks& own) const {
+  return fold(record_.edits.at(number).turn, own, number);
+}
 
 Turn Schedule::next_said(Turn turn, const OwnSeeks& own) const {
   Turn next = kNoTurn;
@@ -276,6 +288,16 @@ void Schedule::fold_oldest() {
   // Of the branches that parted before the oldest turn the last one says all.
   std::vector<Parting>& partings = record_.partings;
   while (partings.size() > 1 && partings[1].turn < record_.oldest) partings.erase(partings.begin());
+}
+
+void Schedule::begin_behind_edits() {
+  for (const Edit& edit : std::exchange(record_.edits, {})) {
+    SPDLD_CHECK(edit.turn == record_.base_turn);
+    record_.base = applied(record_.base, edit);
+  }
+  record_.earlier = {record_.base.version};
+  if (record_.base.next_version != record_.base.version)
+    record_.earlier.push_back(record_.base.next_version);
 }
 
 void Schedule::part(Turn turn) {

@@ -18,6 +18,8 @@ namespace spdld::job {
 
 // A member's own place from a turn on: its loop's seek (set_epoch, break, skip_steps), or the
 // cursor that it attached with.
+// Turns from there on that the loop was sent before, and had not been handed, are sent again with
+// the batches of the new place.
 struct OwnSeek {
   Turn turn = 0;
   StepAt to;
@@ -34,8 +36,8 @@ using OwnSeeks = std::vector<OwnSeek>;
 // a member's own seek of that turn.
 struct Edit {
   struct Seek {
-    // As a whole epoch of that turn's shards and of the log's last version has it, which runs
-    // there: what was before is of no matter.
+    // A place in a whole epoch of that turn's shards and of the log's last version, which runs
+    // there, independent of the state before.
     StepAt to;
     friend bool operator==(const Seek&, const Seek&) = default;
   };
@@ -64,8 +66,8 @@ struct Edit {
   friend bool operator==(const Edit&, const Edit&) = default;
 };
 
-// A swap that is bound to a place, or to the next epoch's start, and has no turn yet. It becomes an
-// edit at the first turn from `from` on that no member has been sent and whose place is not before.
+// A swap that is bound to a place, or to the next epoch's start, and has no turn so far. It becomes
+// an edit at the first turn from `from` on that no member has been sent, at its place or behind it.
 struct PlannedSwap {
   Turn from = 0;
   std::optional<StepAt> place;  // none: any epoch's start
@@ -74,7 +76,7 @@ struct PlannedSwap {
   friend bool operator==(const PlannedSwap&, const PlannedSwap&) = default;
 };
 
-// The turn at which a branch of a run left the one before: what that had beyond is abandoned.
+// The turn at which a branch of a run left the one before, whose later turns are abandoned.
 struct Parting {
   std::uint32_t branch = 0;
   Turn turn = 0;
@@ -82,7 +84,7 @@ struct Parting {
   friend bool operator==(const Parting&, const Parting&) = default;
 };
 
-// What a process says of its place: behind the last batch that its loop was handed.
+// The place behind the last batch that a process's loop was handed, as the process reports it.
 struct Cursor {
   std::string order;  // digest; empty: of the version that runs
   StepAt at;
@@ -90,6 +92,8 @@ struct Cursor {
   std::uint64_t run = 0;
   std::uint32_t branch = 0;
   Turn turn = 0;
+
+  friend bool operator==(const Cursor&, const Cursor&) = default;
 };
 
 // All of a schedule, for the store.
@@ -109,7 +113,7 @@ struct ScheduleRecord {
   friend bool operator==(const ScheduleRecord&, const ScheduleRecord&) = default;
 };
 
-// Which step each turn of a run is: a base state and a log of edits. What runs at a turn is the
+// Maps each turn of a run to its step: a base state and a log of edits. The state at a turn is the
 // fold of the log up to there, so that no edit is ever moved or renumbered. A plain value, without
 // a lock; bounded by kMostEdits. It holds the log alone: members have their own seeks beside it.
 //
@@ -134,8 +138,10 @@ class Schedule {
   // The step that a member is sent at `turn`.
   State locate(Turn turn, const OwnSeeks& own) const;
   // Where a member is that has been handed `turn` batches: without the edits of that very turn. A
-  // cursor names this place, so that whoever goes on from it goes through those edits once.
+  // cursor names this place, so that a process resumed from it applies those edits once.
   State behind(Turn turn, const OwnSeeks& own) const;
+  // Where edits()[number] finds a member, behind the edits of its turn that come before it.
+  State before_edit(std::size_t number, const OwnSeeks& own) const;
   // The first turn after `turn` at which the state is not just a step further: that of an edit, of
   // an own seek, or of an epoch's start at which another version runs. kNoTurn: there is none.
   Turn next_change(Turn turn, const OwnSeeks& own) const;
@@ -147,20 +153,24 @@ class Schedule {
   // Of whole epochs like that of `state`.
   std::uint64_t steps_per_epoch(const State& state) const;
 
+  // Nobody has been in the run, so that all edits are of its first turn: they become its base, and
+  // a rank's own place counts behind them.
+  void begin_behind_edits();
+
   // The new version's number. facts.items and facts.batch > 0.
   std::uint32_t add_version(VersionFacts facts);
   // Forgets versions that neither the log nor `in_use` names.
   void forget_versions(const std::set<std::uint32_t>& in_use);
 
-  // What adding an edit takes from the log: later edits of its kind (seek and skip are one kind),
-  // and the planned swap, if it is a swap.
+  // The entries that adding an edit takes from the log: later edits of its kind (seek and skip are
+  // one kind), and the planned swap, if it is a swap.
   struct Replaced {
     std::vector<Edit> edits;
     std::optional<PlannedSwap> planned;
   };
   // Adds an edit at a turn that no member has been sent. `reached`: no member of the run was ever
   // sent a turn beyond; where that lies behind the edit, a new branch begins. `handed`: every
-  // member that is here, or yet to come, has been handed so many batches, and its own seeks are
+  // member that is here, or may still come, has been handed so many batches, and its own seeks are
   // anchored() there: the 65th edit folds the oldest into the base, and is refused until all are
   // beyond that.
   Result<Replaced> add(Edit edit, Turn reached, Turn handed);
@@ -205,7 +215,8 @@ class Schedule {
  private:
   explicit Schedule(ScheduleRecord record) : record_(std::move(record)) {}
 
-  State fold(Turn turn, const OwnSeeks& own, bool with_edits_of_turn) const;
+  // By so many edits of the log at most.
+  State fold(Turn turn, const OwnSeeks& own, std::size_t edits) const;
   State applied(const State& state, const Edit& edit) const;
   // Of the log before `turn`: the number of shards, and the last version that is swapped to.
   State before(Turn turn) const;
@@ -225,7 +236,7 @@ class Schedule {
   ScheduleRecord record_;
 };
 
-// Adds what a member's loop says: its own seeks from that turn on are dropped.
+// Adds a seek of a member's own loop; its own seeks from that turn on are dropped.
 void say(OwnSeeks& own, const OwnSeek& seek);
 
 }  // namespace spdld::job

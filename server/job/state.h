@@ -31,10 +31,10 @@ struct VersionFacts {
 // By number.
 using Versions = std::map<std::uint32_t, VersionFacts>;
 
-// The largest epoch and step that a place may name: far beyond what any job counts to, and far
+// The largest epoch and step that a place may name: far beyond the counts of any job, and far
 // enough from the end of 64 bits for sums.
 inline constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 48;
-// kInvalidArgument where a job has no such place, whatever it runs.
+// kInvalidArgument where no job, of any version, has such a place.
 Status check_place(StepAt place);
 // The same where `position` lies behind the last of so many items.
 Status check_position(std::uint64_t position, std::uint64_t items);

@@ -10,7 +10,7 @@
 
 namespace spdld::session {
 
-// The fields of a log line about a job; `by` is the user who caused it. The key must outlive them.
+// The fields of a log line about a job; `by` is the user that caused it. The key must outlive them.
 inline log::About about(const job::JobKey& key, std::optional<uid_t> by = std::nullopt) {
   return {.job = key.job, .pipeline = key.pipeline, .uid = by};
 }

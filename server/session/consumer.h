@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,85 +12,77 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "delivery/connection.h"
-#include "stream/replica_roll.h"
+#include "job/membership.h"
+#include "session/job_plan.h"
+#include "session/told.h"
+#include "session/way.h"
 #include "stream/stream_reader.h"
-#include "stream/streams.h"
-#include "stream/timeline.h"
 
 namespace spdld::session {
 
-// What the consumers of a job were handed, and what it has gained by reading what another one had
-// made. Any thread; the numbers stand alone.
+// Counts the rows that the consumers of a job were handed, and the work saved by reading rows that
+// another job's stream had made. Any thread may use it; each number stands alone.
 struct SharingGain {
   std::atomic<std::uint64_t> handed_rows{0};
-  std::atomic<std::uint64_t> rows{0};  // of those: that another one had made
+  std::atomic<std::uint64_t> rows{0};  // of handed_rows: those that another job had made
   std::atomic<std::uint64_t> saved_ns{0};
 };
 
-// At `from` a consumer goes on at `to` instead, as `timeline` has it.
-struct Jump {
-  job::StepAt from;
-  job::StepAt to;
-  stream::Timeline timeline;  // the job's, then
-  std::uint32_t moves = 0;    // of the job, this one included
+// The requests of a consumer to its job. Called under the consumer's lock; each returns at once,
+// and is answered on the keeper's thread (Attacher::Host).
+class ConsumerHost {
+ public:
+  virtual ~ConsumerHost() = default;
+  // The consumer has been sent half of the turns that grant() has allowed, or all of them.
+  virtual void asks_for_grant() = 0;
+  // The consumer's next turn is the one at which the planned swap takes effect for it.
+  virtual void comes_to_planned() = 0;
+  // The consumer's loop has come to a turn at which other shards enter the job.
+  virtual void comes_to_entry() = 0;
 };
-
-// Batches that a consumer may be sent.
-inline constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
 struct ConsumerOptions {
-  stream::Timeline timeline;  // the job's
-  std::optional<stream::Timeline> own =
-      std::nullopt;  // as the consumer's cursor cuts it, if it does
-  std::uint32_t shard = 0;
-  std::uint32_t replica = 0;
-  std::uint32_t replicas = 1;
-  stream::AbsentReplica absent = stream::AbsentReplica::kWait;
-  bool follows = false;  // begins where the other replicas are, if they are beyond `start`
-  std::uint32_t credits = 0;
-  job::StepAt start;
-  job::StepAt halt = job::kNever;  // where a swap of the job is prepared
-  std::uint32_t moves = 0;         // of the job, before `start`
-  std::uint32_t moves_seen = 0;    // that its process is known to have gone along with
-  bool alone = false;              // in its job, for ever: nobody keeps step with it
-  std::uint32_t passage = 0;       // of the job, that `start` is in
-  std::vector<Jump> jumps = {};    // yet to come, one after the other
-  // The consumer may be sent this many batches in all; grant() raises it. 0 until a record on disk
-  // names the consumer.
-  std::uint64_t granted = kUnlimited;
-  // Called under the consumer's lock where it may be sent none, and where it has been sent half.
-  // Returns at once.
-  std::function<void()> ask_for_grant = nullptr;
+  JobPlanPtr plan;
+  job::OwnSeeks own = {};
+  job::Turn turn = 0;    // its loop has been handed so many batches
+  bool follows = false;  // begins where the other replicas are, if they are beyond that
+  WayTerms way;
+  job::Turn granted = job::kNoTurn;  // it is sent no turn from here on; grant() raises it
+  std::shared_ptr<ConsumerHost> host;
   std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made
   bool last_known = false;        // open_epochs is the job's end, not a gate that will open
-  uid_t uid = 0;
-  stream::JobTag job = 0;
-  // Where it reads what its pipeline delivers to a GPU; null: all is read in main memory.
+  // The GPU on which the consumer reads batches delivered to a GPU; null: it reads all of them in
+  // main memory.
   delivery::DeviceMemoryPtr gpu = nullptr;
   bool gpu_may_have_room = false;  // soon: until it begins, a full one is no reason to do without
-  std::shared_ptr<stream::ByteMeter> meter;
   std::shared_ptr<stream::FailureJudge> judge;
   std::shared_ptr<SharingGain> gain;
-  std::shared_ptr<stream::ReplicaRoll> roll = std::make_shared<stream::ReplicaRoll>();
 };
 
-// One attached consumer on its way through its job: which stream it reads from which step on, what
-// it holds, and what it is told in which order. Shared by Sessions and the consumer's streams.
+// One attached consumer of a job: decides which batch the consumer is sent at which turn, keeps its
+// leases, and orders the messages to its process. Shared by Sessions and the consumer's streams.
 // Thread-safe.
 //
-// States: connected (streams work for it); begun (it is sent what they make); ended (nothing more);
-// then exited, when nothing is read by its process any more. A failure of its streams ends it and
-// its connection.
+// States: connected (streams work for it); begun (it is sent their batches); ended (it is sent
+// nothing more); then exited, when its process reads nothing any more. A failure of its streams
+// ends the consumer and its connection.
 class Consumer final : public stream::StreamReader, public std::enable_shared_from_this<Consumer> {
  public:
   Consumer(ConsumerOptions options, std::shared_ptr<delivery::Connection> connection,
            stream::Streams& streams);
 
-  // Takes its place at the streams; what can be refused is refused here.
-  // With a reserve, memory on its GPU comes from there, and what that lacks is refused.
+  // Joins the streams; a refusal for lack of resources comes from this call.
+  // With a reserve, memory on the GPU comes from the reserve, and a shortage there is refused.
   Status connect(stream::DeviceReserve* reserve = nullptr) SPDLD_EXCLUDES(mutex_);
-  // Where it begins: known once it is connected.
-  job::StepAt start() const SPDLD_EXCLUDES(mutex_);
+  // The consumer's place as the answer to its attach tells it, once it is connected.
+  struct Start {
+    job::Turn turn = 0;
+    job::StepAt at;  // behind the batches that it was handed, before the job's edits of that turn
+    std::uint64_t position = 0;
+    pipeline::PhasePtr phase;  // of the next batch
+    std::uint64_t steps_per_epoch = 0;
+  };
+  Start start() const SPDLD_EXCLUDES(mutex_);
   // UUID of the GPU that its first batches lie on; empty: in main memory.
   std::string reads_on() const SPDLD_EXCLUDES(mutex_);
   // Why they lie in main memory though it has a GPU: for the answer to its attach. Afterwards it
@@ -104,90 +94,75 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   // From the consumer.
   void note_waited(const delivery::WaitedNotice& notice) SPDLD_EXCLUDES(mutex_);
   void release(std::uint64_t lease) SPDLD_EXCLUDES(mutex_);
-  // To `skip` steps behind `to`, which begins at `position`. Fails, and does nothing, if no job can
-  // have such a place; any other failure leaves it without a stream.
-  Status seek(job::StepAt to, std::uint64_t position, std::uint32_t skip, std::uint32_t serial)
-      SPDLD_EXCLUDES(mutex_);
+  void handed(job::Turn turn) SPDLD_EXCLUDES(mutex_);
+  // Fails, and does nothing, if no loop of its job can ask for that; any other failure leaves it
+  // without a stream.
+  Status seek(const delivery::SeekRequest& request) SPDLD_EXCLUDES(mutex_);
 
   // From the job.
-  // What is connected from now on, of a pipeline that delivers to GPUs, is read there.
+  // Streams connected from now on are read on `gpu` where their pipeline delivers to GPUs.
   void read_on(delivery::DeviceMemoryPtr gpu) SPDLD_EXCLUDES(mutex_);
-  bool has_gpu() const SPDLD_EXCLUDES(mutex_);
-  // The record on disk allows `ahead` more batches than the `sent` that View::batches told of, if
-  // View::turn was `turn` then.
-  void grant(std::uint64_t turn, std::uint64_t sent, std::uint64_t ahead) SPDLD_EXCLUDES(mutex_);
-  void grant_all() SPDLD_EXCLUDES(mutex_);
+  bool has_gpu() const SPDLD_EXCLUDES(mutex_) { return gpu() != nullptr; }
+  delivery::DeviceMemoryPtr gpu() const SPDLD_EXCLUDES(mutex_);
+  // The record on disk allows it all turns before `until`.
+  void grant(job::Turn until) SPDLD_EXCLUDES(mutex_);
+  struct Bound {
+    job::Turn granted = 0;
+    job::Turn due = job::kNoTurn;  // it is sent no turn from here on before the swap has its turn
+  };
+  // Takes back what it was granted beyond the turn at which the swap that the schedule plans is
+  // due: a seek of its loop may lead it further, and it asks again then.
+  Bound bound_grant(const job::Schedule& schedule) SPDLD_EXCLUDES(mutex_);
   void open_epochs(std::uint64_t count, bool last_known) SPDLD_EXCLUDES(mutex_);
-  // The first step that nothing has been begun of. Nothing further is begun until go_on(); where
-  // the consumer asks to go meanwhile, it goes then.
-  job::StepAt hold() SPDLD_EXCLUDES(mutex_);
-  bool ended() const SPDLD_EXCLUDES(mutex_);  // what the job does is none of its business any more
+  // Returns the first turn of which no batch has been begun. No further batch is begun until
+  // go_on(), which also carries out a seek that has come meanwhile.
+  job::Turn hold() SPDLD_EXCLUDES(mutex_);
   void go_on() SPDLD_EXCLUDES(mutex_);
-  // While held, and with no frontier of any shard behind `from`. A shard that is left out ends
-  // there.
-  Status resize(job::StepAt from, std::uint64_t position, std::uint32_t num_shards,
-                std::uint64_t left_out = 0) SPDLD_EXCLUDES(mutex_);
-  // While held, and with no frontier of any shard behind `jump.from`: so all shards take the same
-  // steps. The consumer is told when it is there.
-  void jump(Jump jump) SPDLD_EXCLUDES(mutex_);
-  // Where that is, if it is not there yet.
-  std::optional<job::StepAt> jumps_at() const SPDLD_EXCLUDES(mutex_);
-  std::uint32_t moves() const SPDLD_EXCLUDES(mutex_);  // of the job, that it has gone along with
-  // While held: makes ready for another phase from `from` on, which no frontier is behind, and lets
-  // nothing be made from there on until commit_swap() or abort_swap(). One that was to come at
-  // `planned`, earlier, is put off: then nothing is made from there on.
-  Status prepare_swap(job::StepAt from, const pipeline::PhasePtr& phase,
-                      std::optional<job::StepAt> planned = std::nullopt,
-                      stream::DeviceReserve* reserve = nullptr) SPDLD_EXCLUDES(mutex_);
-  // Why what is prepared cannot be committed, if it cannot: one of its batches failed.
-  Status prepared() const SPDLD_EXCLUDES(mutex_);
-  void commit_swap() SPDLD_EXCLUDES(mutex_);
-  // The same work has another name from now on: what it reads goes on as it is.
-  void rename(const pipeline::PhasePtr& phase, const pipeline::PhasePtr& name)
+  bool ended() const SPDLD_EXCLUDES(mutex_);  // changes of the job do not concern it any more
+  // While held: makes ready for another plan, which differs from its own from a turn on that was
+  // not begun. Nothing from there on is sent until commit() or abort().
+  Status prepare(const JobPlanPtr& plan, job::Turn from, stream::DeviceReserve* reserve = nullptr)
       SPDLD_EXCLUDES(mutex_);
-  Status abort_swap() SPDLD_EXCLUDES(mutex_);
+  // The reason for which the prepared plan cannot be committed, if any: one of its batches failed.
+  Status prepared() const SPDLD_EXCLUDES(mutex_);
+  void commit() SPDLD_EXCLUDES(mutex_);
+  Status abort() SPDLD_EXCLUDES(mutex_);
+  // The same plan with other names for its phases: the consumer's streams go on as they are.
+  void rename(const JobPlanPtr& plan) SPDLD_EXCLUDES(mutex_);
 
   // No further batch; `away`: its process is expected back. Idempotent.
   void end(bool away) SPDLD_EXCLUDES(mutex_);
-  // It cannot release any more but may still read.
+  // The process cannot release leases any more but may still read them.
   void retire() SPDLD_EXCLUDES(mutex_);
   // Its process has exited.
   void reclaim() SPDLD_EXCLUDES(mutex_);
 
-  // What it waits for, if it is not for batches in the making; empty otherwise.
+  // The reason for which the consumer waits; empty if it waits only for batches being made.
   std::string waits_for() const SPDLD_EXCLUDES(mutex_);
-
-  // It could be handed a batch, and none is there.
+  // The consumer could be handed a batch, and none is ready.
   bool starves() const SPDLD_EXCLUDES(mutex_);
   // Of the stream whose batches come next.
   engine::Executor::Headway headway() const SPDLD_EXCLUDES(mutex_);
 
-  // With jumps to come, of where the last one leads.
   struct View {
-    job::StepAt next;   // to be handed out
-    job::StepAt acked;  // everything before was given back
-    std::uint64_t acked_position = 0;
+    job::Progress progress;
+    job::OwnSeeks own;
+    job::Turn handed = 0;       // by its process, as far as is known
+    std::uint32_t version = 0;  // of the next batch
     std::uint32_t leases = 0;
     std::uint32_t ready = 0;
     std::uint64_t batches = 0;
     std::uint64_t rows = 0;
     std::uint64_t arena_bytes = 0;
     std::uint64_t bad_releases = 0;
-    std::uint32_t moves = 0;    // of the job, that its process is known to have gone along with
-    std::uint64_t turn = 0;     // so many times it went elsewhere since it attached
-    bool asks = false;          // for more batches than grant() has allowed
-    std::uint64_t ahead = 0;    // so many it may be sent without another grant()
-    bool resized_away = false;  // it has been sent all that its shard ever had
+    bool asks = false;               // for a further grant()
+    bool resized_away = false;       // it has been sent all that its shard ever had
     delivery::WaitedNotice waiting;  // as it said last; zeros of a client that says nothing
   };
   View view() const SPDLD_EXCLUDES(mutex_);
   // The arenas that it knows, or holds a lease of.
   std::vector<std::shared_ptr<stream::SlotPool>> arenas() const SPDLD_EXCLUDES(mutex_);
-  // What it reads by: the job's, and where its own cursor cuts it.
-  stream::Timeline timeline() const SPDLD_EXCLUDES(mutex_);
-  std::uint32_t shard() const { return shard_; }
-  std::uint32_t replica() const { return replica_; }
-  std::uint32_t credits() const { return credits_; }
+  std::uint32_t credits() const { return terms_.credits; }
 
   // StreamReader
   delivery::HolderId holder() const override { return connection_->id(); }
@@ -202,153 +177,107 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
  private:
   struct Lease {
     std::uint64_t id = 0;
-    job::StepAt at;
-    std::uint64_t turn = 0;
+    job::Turn turn = 0;
+    std::uint32_t seek = 0;    // its loop's last one when it was sent
     std::uint64_t number = 0;  // of the batches that were sent
-    std::uint32_t moves = 0;
     std::shared_ptr<stream::SlotPool> pool;
   };
-  struct Shown {
-    std::shared_ptr<stream::SlotPool> pool;
-    bool lent = false;
-  };
-  struct Unseen {
-    std::shared_ptr<stream::SlotPool> pool;
-    std::uint64_t until = 0;  // a batch behind so many is given back
-  };
-  struct Seek {
-    job::StepAt to;
-    std::uint64_t position = 0;
-    std::uint32_t skip = 0;
-    std::uint32_t serial = 0;
-  };
-  // A swap that is prepared: what the way is from first() on if it is committed.
+  // A plan that is prepared: its legs are the last ones of the way.
   struct Pending {
-    job::StepAt from;
-    pipeline::PhasePtr phase;
-    std::optional<job::StepAt> planned;
-    std::vector<stream::Leg> legs;
-    delivery::DeviceMemoryPtr gpu = nullptr;  // as the consumer's, from then on
-    engine::StreamFailure failure = {};       // of their streams, meanwhile
-
-    // The first step that it changes.
-    job::StepAt first() const { return planned ? std::min(*planned, from) : from; }
+    JobPlanPtr plan;
+    job::OwnSeeks own;
+    job::Turn from = 0;                  // the first turn that it changes
+    engine::StreamFailure failure = {};  // of its streams, meanwhile
+  };
+  // Where a loop is: the step need not be one that its epoch has.
+  struct Place {
+    job::StepAt at;
+    std::uint64_t position = 0;
   };
 
   void pump() SPDLD_REQUIRES(mutex_);
+  // Tells the ends of the loop's epochs up to this one. False: that must wait.
+  bool tell_ends(std::uint64_t epoch) SPDLD_REQUIRES(mutex_);
+  // Whether it may go on beyond the edits of its turn; the loop is told what they mean.
+  bool pass_edits(const job::State& at) SPDLD_REQUIRES(mutex_);
+  // A batch of the stream is sent. False: none is there.
+  bool send_next(const job::State& at) SPDLD_REQUIRES(mutex_);
   void let_streams_go_on() SPDLD_EXCLUDES(mutex_);  // that hold() has held
-  bool tell_epoch_end() SPDLD_REQUIRES(mutex_);     // false: there is nothing to tell for now
-  // The consumer hears what the leg that it is on now is made of, and what it needs no more.
+  // Tells the process the arena, version and schema of the current leg, and the arenas that it
+  // needs no more.
   void take_up_leg() SPDLD_REQUIRES(mutex_);
-  // Tells the consumer of the arena and the layout of the batches that it reads of `stream`.
-  void show(const stream::Stream& stream, const std::shared_ptr<stream::SlotPool>& pool)
-      SPDLD_REQUIRES(mutex_);
-  void show(const std::shared_ptr<stream::SlotPool>& pool) SPDLD_REQUIRES(mutex_);
-  void send(const stream::Stream::Taken& taken) SPDLD_REQUIRES(mutex_);
-  void retire_arenas() SPDLD_REQUIRES(mutex_);
-  void announce() SPDLD_REQUIRES(mutex_);
-  bool dealt_out(job::StepAt at) const SPDLD_REQUIRES(mutex_);
-
-  // The legs from `from` up to `halt` by `timeline`; on failure none is left joined. Those of
-  // phases that deliver to GPUs are read on `gpu`; where that has no memory for one of them, and
-  // the phase allows it, in main memory from there on, and `gpu` is let go of.
-  Result<std::vector<stream::Leg>> route(const stream::Timeline& timeline, job::StepAt from,
-                                         std::shared_ptr<stream::Stream> after,
-                                         std::shared_ptr<stream::SlotPool> reuse, job::StepAt halt,
-                                         delivery::DeviceMemoryPtr& gpu,
-                                         stream::DeviceReserve* reserve = nullptr)
-      SPDLD_REQUIRES(mutex_);
-  Result<std::vector<stream::Leg>> join(stream::StreamWish& wish, delivery::DeviceMemoryPtr& gpu)
-      SPDLD_REQUIRES(mutex_);
-  // Its batches lie in main memory from now on: the user is told.
-  void tell_in_main_memory(const std::string& warning) SPDLD_REQUIRES(mutex_);
+  // Joins streams for turns further ahead.
+  Status extend() SPDLD_REQUIRES(mutex_);
+  // Joins streams from `from` on in place of the legs there.
+  Status join_anew(job::Turn from, Way::Joining how) SPDLD_REQUIRES(mutex_);
+  // Decides by which plan it reads, and up to where: a planned swap is assumed to come where it is
+  // due. If it gets another turn, prepare() joins other streams in place of those.
+  void assume() SPDLD_REQUIRES(mutex_);
+  Place place() const SPDLD_REQUIRES(mutex_);  // where its loop is
+  job::Turn released() const SPDLD_REQUIRES(mutex_);
+  // Its own seeks beside a schedule that may have forgotten edits of its own plan's.
+  job::OwnSeeks own_in(const job::Schedule& schedule) const SPDLD_REQUIRES(mutex_);
+  // Of a loop that has come to the end of its epoch by so many batches.
+  Place end_of_epoch(job::Turn turn) const SPDLD_REQUIRES(mutex_);
+  // The first one that its own seeks, and the job's edits, say anything of.
+  job::Turn first_turn() const SPDLD_REQUIRES(mutex_);
+  Status make_seek(const delivery::SeekRequest& request) SPDLD_REQUIRES(mutex_);
+  Status go_to(job::Turn turn) SPDLD_REQUIRES(mutex_);
+  void send_reset(const Place& place, std::uint32_t seek) SPDLD_REQUIRES(mutex_);
+  bool tells(job::Turn turn) SPDLD_REQUIRES(mutex_);
+  void look_for_entry() SPDLD_REQUIRES(mutex_);
+  void tell_warning() SPDLD_REQUIRES(mutex_);
   // Goes on in main memory at the stream that refused it. False: it has no leg there that may lie
   // there.
   bool go_on_in_main_memory(const Status& why, const stream::Stream& stream) SPDLD_REQUIRES(mutex_);
-  void leave(const std::vector<stream::Leg>& legs, bool away = false) SPDLD_REQUIRES(mutex_);
-  // Drops the legs from `from` on; the one before ends there. The pool that became free by it.
-  std::shared_ptr<stream::SlotPool> cut_legs(job::StepAt from) SPDLD_REQUIRES(mutex_);
-  // The legs are as the timeline has them from `from` on.
-  Status retime(job::StepAt from) SPDLD_REQUIRES(mutex_);
-  Status go_to(job::StepAt to, stream::Timeline timeline) SPDLD_REQUIRES(mutex_);
-  Status make_jump() SPDLD_REQUIRES(mutex_);
-  Status make_seek(const Seek& seek) SPDLD_REQUIRES(mutex_);
-  // If its job has gone elsewhere, and its process may not have heard of that: what that asks for
-  // counts from where it was then, which is said by an attach.
-  bool turn_away() SPDLD_REQUIRES(mutex_);
-  // Everything before was given back.
-  job::StepAt acked() const SPDLD_REQUIRES(mutex_);
-  void forget_old_cuts() SPDLD_REQUIRES(mutex_);
-  // It ends, and is told why.
+  // Ends the consumer and tells its process the failure.
   void give_up(const engine::StreamFailure& failure) SPDLD_REQUIRES(mutex_);
-  // What a job must be told of a batch that another one had made. False: it cannot bear it, and the
-  // consumer has ended.
+  // Tells the job of the bad items in a batch that another job had made. False: the job does not
+  // tolerate them, and the consumer has ended.
   bool accept(const std::vector<engine::SampleFailure>& replaced) SPDLD_REQUIRES(mutex_);
-  stream::StreamWish wish(const stream::Timeline& timeline, job::StepAt from, job::StepAt until,
-                          const delivery::DeviceMemoryPtr& gpu) const SPDLD_REQUIRES(mutex_);
-  Status make_pending(Pending pending, stream::DeviceReserve* reserve = nullptr)
-      SPDLD_REQUIRES(mutex_);
   std::vector<std::shared_ptr<stream::SlotPool>> pools() const SPDLD_REQUIRES(mutex_);
 
-  const std::uint32_t shard_;
-  const std::uint32_t replica_;
-  const std::uint32_t replicas_;
-  const stream::AbsentReplica absent_;
+  const WayTerms terms_;
   const bool follows_;
-  const std::uint32_t credits_;
-  const uid_t uid_;
-  const stream::JobTag job_;
   const bool gpu_may_have_room_;
-  const std::function<void()> ask_for_grant_;
-  const std::shared_ptr<stream::ByteMeter> meter_;
+  const std::shared_ptr<ConsumerHost> host_;
   const std::shared_ptr<stream::FailureJudge> judge_;
   const std::shared_ptr<SharingGain> gain_;
-  const std::shared_ptr<stream::ReplicaRoll> roll_;
   const std::shared_ptr<delivery::Connection> connection_;
   stream::Streams& streams_;
 
   mutable Mutex mutex_;
-  delivery::DeviceMemoryPtr gpu_ SPDLD_GUARDED_BY(mutex_);
-  std::string gpu_warning_ SPDLD_GUARDED_BY(mutex_);
-  stream::Timeline job_timeline_ SPDLD_GUARDED_BY(mutex_);
-  stream::Timeline timeline_
-      SPDLD_GUARDED_BY(mutex_);  // and where this consumer's own cursor cuts it
-  std::vector<stream::Leg> legs_ SPDLD_GUARDED_BY(mutex_);
+  JobPlanPtr plan_ SPDLD_GUARDED_BY(mutex_);      // the one that counts
+  JobPlanPtr way_plan_ SPDLD_GUARDED_BY(mutex_);  // by which it reads: assume()
+  job::OwnSeeks own_ SPDLD_GUARDED_BY(mutex_);
+  Way way_ SPDLD_GUARDED_BY(mutex_);
   std::optional<Pending> pending_ SPDLD_GUARDED_BY(mutex_);
-  std::vector<Jump> jumps_ SPDLD_GUARDED_BY(mutex_);
-  std::uint32_t moves_ SPDLD_GUARDED_BY(mutex_);       // of the job, that it has gone along with
-  std::uint32_t moves_seen_ SPDLD_GUARDED_BY(mutex_);  // and its process has been told so
-  const bool alone_;
-  bool jumped_ SPDLD_GUARDED_BY(mutex_) = false;       // since it attached
-  bool turned_away_ SPDLD_GUARDED_BY(mutex_) = false;  // what it gives back tells no more
-  std::uint32_t passage_ SPDLD_GUARDED_BY(mutex_);
-  // Nothing is made for it from there on: what follows the swap or the jump is not decided, or
-  // other.
-  job::StepAt halt_ SPDLD_GUARDED_BY(mutex_);
-  bool holds_ SPDLD_GUARDED_BY(mutex_) = false;  // between hold() and go_on()
-  std::vector<std::shared_ptr<stream::Stream>> held_ SPDLD_GUARDED_BY(mutex_);  // meanwhile
-  std::optional<Seek> delayed_ SPDLD_GUARDED_BY(mutex_);  // meanwhile; the last one
-  std::vector<Shown> shown_ SPDLD_GUARDED_BY(mutex_);
-  // What was shown and taken back before anything was lent of it: the process may not have looked
-  // at it yet, and nobody else is to have it before.
-  std::vector<Unseen> unseen_ SPDLD_GUARDED_BY(mutex_);
+  job::Turn turn_ SPDLD_GUARDED_BY(mutex_);  // is sent next
+  // The consumer is sent no turn from here on: the batch there is not decided yet.
+  job::Turn limit_ SPDLD_GUARDED_BY(mutex_) = job::kNoTurn;
+  job::Turn due_ SPDLD_GUARDED_BY(mutex_) = job::kNoTurn;  // of the planned swap
+  job::Turn granted_ SPDLD_GUARDED_BY(mutex_);
+  job::Turn ask_at_ SPDLD_GUARDED_BY(mutex_) = 0;  // kNoTurn: it has asked
+  job::Turn handed_ SPDLD_GUARDED_BY(mutex_);      // by its process, as far as is known
+  bool holds_ SPDLD_GUARDED_BY(mutex_) = false;    // between hold() and go_on()
+  std::optional<delivery::SeekRequest> delayed_ SPDLD_GUARDED_BY(mutex_);  // meanwhile; the last
   std::vector<Lease> leases_ SPDLD_GUARDED_BY(mutex_);
-  pipeline::PhasePtr told_ SPDLD_GUARDED_BY(mutex_);      // what the consumer knows of
-  std::uint32_t schema_id_ SPDLD_GUARDED_BY(mutex_) = 0;  // sent last, of that one
-  bool told_on_gpu_ SPDLD_GUARDED_BY(mutex_) = false;     // that batches of it lie there
+  Told told_ SPDLD_GUARDED_BY(mutex_);
+  std::uint64_t epoch_ SPDLD_GUARDED_BY(mutex_) = 0;  // that its loop is in, as it was told
+  std::uint64_t steps_ SPDLD_GUARDED_BY(mutex_) = 0;  // of that, behind the last batch
+  // The turn up to whose edits the loop has been told all, and the one whose edits it was told.
+  std::optional<job::Turn> left_ SPDLD_GUARDED_BY(mutex_);
+  std::optional<job::Turn> passed_ SPDLD_GUARDED_BY(mutex_);
+  bool told_last_ SPDLD_GUARDED_BY(mutex_) = false;    // that the job has no further epoch
+  job::Turn told_entry_ SPDLD_GUARDED_BY(mutex_) = 0;  // its process was asked to tell
+  std::string gpu_warning_ SPDLD_GUARDED_BY(mutex_);
   std::uint64_t open_epochs_ SPDLD_GUARDED_BY(mutex_);
   bool last_known_ SPDLD_GUARDED_BY(mutex_);
-  job::StepAt to_send_ SPDLD_GUARDED_BY(mutex_);
-  std::uint64_t turn_ SPDLD_GUARDED_BY(mutex_) = 0;  // counts seeks and moves
   std::uint32_t seek_ SPDLD_GUARDED_BY(mutex_) = 0;  // the consumer's serial
   bool begun_ SPDLD_GUARDED_BY(mutex_) = false;
   bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
   bool resized_away_ SPDLD_GUARDED_BY(mutex_) = false;
-  bool told_last_ SPDLD_GUARDED_BY(mutex_) = false;  // that the job has no further epoch
   std::uint64_t batches_ SPDLD_GUARDED_BY(mutex_) = 0;
-  std::uint64_t granted_ SPDLD_GUARDED_BY(mutex_);  // it may be sent so many in all
-  // It asks for more when so many have been sent. None: it has asked.
-  std::optional<std::uint64_t> ask_at_ SPDLD_GUARDED_BY(mutex_);
   std::uint64_t rows_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t bad_releases_ SPDLD_GUARDED_BY(mutex_) = 0;
   delivery::WaitedNotice waiting_ SPDLD_GUARDED_BY(mutex_);

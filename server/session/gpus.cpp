@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "session/sessions.h"
 
 namespace spdld::session {
 namespace {
@@ -54,24 +53,24 @@ std::string in_main_memory_text(const pipeline::Phase& phase, const std::string&
          (has_device ? "; this loader" : "; one with device=") + " copies them to its GPU itself";
 }
 
-bool Sessions::has_opened_gpu(const Session& session, const pipeline::Phase& phase) {
+bool has_opened_gpu(const Session& session, const pipeline::Phase& phase) {
   return !delivers_to_gpus(phase) || has_gpu(session) ||
          (session.gpu_sought && may_stay_in_main_memory(phase));
 }
 
-Status Sessions::open_gpu(const SessionPtr& session, const pipeline::Phase& phase) {
+Status GpuOpener::open_for(const SessionPtr& session, const pipeline::Phase& phase) {
   if (!delivers_to_gpus(phase)) return {};
   {
-    MutexLock lock(mutex_);
+    MutexLock lock(table_.mutex());
     if (has_gpu(*session)) return {};
   }
-  auto gpu = open_named(deps_.devices, *session);
+  auto gpu = open_named(devices_, *session);
   if (!gpu && !may_stay_in_main_memory(phase)) return refusal(phase, gpu.error());
   const std::string warning =
       gpu ? std::string()
           : in_main_memory_text(phase, gpu.error().message(), !session->device.empty());
   if (!warning.empty()) spdlog::warn("session {}: {}", session->id, warning);
-  MutexLock lock(mutex_);
+  MutexLock lock(table_.mutex());
   session->gpu_sought = true;
   if (session->consumer == nullptr) {
     session->gpu = gpu ? *std::move(gpu) : nullptr;
@@ -84,29 +83,29 @@ Status Sessions::open_gpu(const SessionPtr& session, const pipeline::Phase& phas
   return {};
 }
 
-Status Sessions::open_gpu(const SessionPtr& session) {
+Status GpuOpener::open(const SessionPtr& session) {
   std::vector<pipeline::PhasePtr> phases;
   {
-    MutexLock lock(mutex_);
+    MutexLock lock(table_.mutex());
     phases = session->job->phases();
   }
-  for (const pipeline::PhasePtr& phase : phases) SPDLD_TRY(open_gpu(session, *phase));
+  for (const pipeline::PhasePtr& phase : phases) SPDLD_TRY(open_for(session, *phase));
   return {};
 }
 
-Status Sessions::open_gpus(const JobPtr& job, const pipeline::Phase& phase) {
+Status GpuOpener::open(const SessionPtr& session, const pipeline::Phase& phase) {
+  return open_for(session, phase)
+      .with_context("session " + std::to_string(session->id) + " (" + session->process() + ")");
+}
+
+Status GpuOpener::open_all(const JobPtr& job, const pipeline::Phase& phase) {
   std::vector<SessionPtr> sessions;
   {
-    MutexLock lock(mutex_);
+    MutexLock lock(table_.mutex());
     for (const auto& [member, session] : job->members) sessions.push_back(session);
   }
-  for (const SessionPtr& session : sessions) SPDLD_TRY(open_gpu_of_job(session, phase));
+  for (const SessionPtr& session : sessions) SPDLD_TRY(open(session, phase));
   return {};
-}
-
-Status Sessions::open_gpu_of_job(const SessionPtr& session, const pipeline::Phase& phase) {
-  return open_gpu(session, phase)
-      .with_context("session " + std::to_string(session->id) + " (" + session->process() + ")");
 }
 
 }  // namespace spdld::session

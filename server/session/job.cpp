@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/text/utf8.h"
 #include "session/about.h"
-#include "session/records.h"
+#include "session/job_records.h"
 
 namespace spdld::session {
 namespace {
@@ -18,14 +18,10 @@ constexpr std::size_t kMaxSaidBytes = 512;
 using RunSet = std::set<const engine::Run*>;
 
 // A version that only tunes another one has its run.
-RunSet runs_of(const stream::Timeline& timeline) {
+RunSet runs_of(const JobPlan& plan) {
   RunSet runs;
-  for (const stream::Timeline::Cut& cut : timeline.cuts()) runs.insert(cut.phase->run.get());
+  for (const auto& [version, phase] : plan.phases) runs.insert(phase->run.get());
   return runs;
-}
-
-job::Membership::Further further_in(const stream::Timeline& timeline) {
-  return [&timeline](job::StepAt at, std::uint64_t steps) { return timeline.further(at, steps); };
 }
 
 Spent spent_on(const engine::Run& run) {
@@ -37,6 +33,11 @@ Spent spent_on(const engine::Run& run) {
                       static_cast<double>(spent.cache_hits) /
                       static_cast<double>(std::max<std::uint64_t>(cache.hits, 1));
   return spent;
+}
+
+// A rank's own seeks as far as they tell its place at a turn; none where all of them come later.
+job::OwnSeeks known_at(job::Turn turn, const job::OwnSeeks& own) {
+  return own.empty() || own.front().turn > turn ? job::OwnSeeks() : own;
 }
 
 }  // namespace
@@ -91,13 +92,13 @@ Spent& Spent::operator+=(const Spent& more) {
   return *this;
 }
 
-Job::Job(stream::JobTag job_tag, job::JobKey job_key, stream::Timeline job_timeline,
-         std::uint64_t job_seed, std::uint64_t replace_budget, KeptFailures kept_failures)
+Job::Job(stream::JobTag job_tag, job::JobKey job_key, JobPlanPtr job_plan, std::uint64_t job_seed,
+         std::uint64_t replace_budget, KeptFailures kept_failures)
     : tag(job_tag),
       key(std::move(job_key)),
       seed(job_seed),
       failures(replace_budget, std::move(kept_failures.replaced), kept_failures.last),
-      state{.timeline = std::move(job_timeline)},
+      state{.plan = std::move(job_plan)},
       failures_kept(kept_failures.last) {}
 
 Status Job::may_replace(const engine::SampleFailure& failure) {
@@ -115,22 +116,48 @@ void Job::stream_failed(const engine::StreamFailure& failure) {
              failure.status.message());
 }
 
-job::StepAt Job::here() const {
-  std::optional<job::StepAt> lowest;
+Job::Standing Job::standing() const {
+  std::optional<Standing> least;
   for (const auto& [member, session] : members) {
     if (session->consumer == nullptr) continue;
-    const job::StepAt next = session->consumer->view().next;
-    lowest = lowest ? std::min(*lowest, next) : next;
+    Consumer::View view = session->consumer->view();
+    if (least && least->turn <= view.progress.sent) continue;
+    least = {.turn = view.progress.sent, .own = std::move(view.own), .at = view.progress.next};
   }
-  if (lowest) return *lowest;
+  if (least) return *std::move(least);
   for (const auto& [member, of] : membership.entries()) {
-    if (of.has_left()) lowest = lowest ? std::min(*lowest, of.progress.next) : of.progress.next;
+    if (!of.has_left() || (least && least->turn <= of.progress.sent)) continue;
+    least = {.turn = of.progress.sent, .own = {}, .at = of.progress.next};
   }
-  return lowest ? *lowest : resumes_at();
+  if (least) return *std::move(least);
+  if (ledger.kept_unix_ms > 0) return {.turn = ledger_place.released, .own = {}, .at = ledger.at};
+  return {.turn = first_turn(), .own = {}, .at = schedule().locate(first_turn(), {}).at()};
 }
 
-job::StepAt Job::resumes_at() const {
-  return ledger.kept_unix_ms > 0 ? std::max(state.start, ledger.at) : state.start;
+Job::Standing Job::furthest() const {
+  std::optional<Standing> most;
+  for (const auto& [member, session] : members) {
+    if (session->consumer == nullptr) continue;
+    Consumer::View view = session->consumer->view();
+    if (most && most->turn >= view.progress.sent) continue;
+    most = {.turn = view.progress.sent, .own = std::move(view.own), .at = view.progress.next};
+  }
+  return most ? *std::move(most) : standing();
+}
+
+const pipeline::PhasePtr& Job::phase_at(const Standing& at) const {
+  const job::Turn turn = std::max(at.turn, first_turn());
+  return state.plan->phase(schedule().locate(turn, at.own).version);
+}
+
+job::Progress Job::progress_at(job::Turn turn, const job::OwnSeeks& own) const {
+  const job::State back = schedule().behind(turn, own);
+  return {.sent = turn,
+          .next = schedule().locate(turn, own).at(),
+          .released = turn,
+          .at = back.at(),
+          .position = back.position,
+          .order = state.plan->phase(back.version)->order_text()};
 }
 
 void Job::note_left(const Session& session, bool done) {
@@ -141,12 +168,7 @@ void Job::note_left(const Session& session, bool done) {
 
 bool Job::note_progress(const Session& session) {
   const Consumer::View view = session.consumer->view();
-  membership.reach(session.member,
-                   {.next = view.next,
-                    .released = view.acked,
-                    .released_position = view.acked_position,
-                    .moves = view.moves},
-                   {.turn = view.turn, .batches = view.batches}, view.ahead);
+  membership.reach(session.member, view.progress);
   return view.asks;
 }
 
@@ -157,51 +179,47 @@ void Job::note_progress() {
 }
 
 bool Job::outruns_record(bool paces) {
-  return membership.outruns_record(further_in(state.timeline), paces);
+  std::optional<job::Turn> due;
+  for (const auto& [member, session] : members) {
+    if (session->consumer == nullptr) continue;
+    const Consumer::View view = session->consumer->view();
+    due = std::max(due.value_or(0), schedule().planned_turn(view.progress.sent, view.own));
+  }
+  return membership.outruns_record(paces, due.value_or(job::kNoTurn));
 }
 
-// Who is yet to be seen here may hold a state from before it; who comes from another node does not
-// count.
-bool Job::gone_along(const Move& move, bool goers_too) const {
-  if (membership.expected() || (!all_seen() && !gathered)) return false;
-  for (const auto& [member, session] : members) {
-    if (session->consumer == nullptr || session->consumer->view().moves < move.number) return false;
+bool Job::find_entries() {
+  JobPlan next = *state.plan;
+  bool found = false;
+  const std::vector<job::Edit> edits = schedule().edits();
+  for (const job::Edit& edit : edits) {
+    const auto* const resize = std::get_if<job::Edit::Resize>(&edit.change);
+    if (resize == nullptr || resize->entry) continue;
+    for (const auto& [member, session] : members) {
+      if (session->consumer == nullptr) continue;
+      const Consumer::View view = session->consumer->view();
+      // A rank of a shard that itself enters here does not know the place.
+      const auto entered = schedule().entry(member.shard);
+      if (view.handed < edit.turn || (entered && entered->turn >= edit.turn)) continue;
+      if (next.schedule.set_entry(edit.turn, view.own)) found = true;
+    }
   }
-  for (const auto& [member, of] : membership.entries()) {
-    const bool goes = member.shard >= state.timeline.num_shards();
-    const bool may_come_back =
-        of.presence == job::Membership::Presence::kAway && (of.is_current || !gathered);
-    if ((goes ? goers_too && may_come_back : of.has_left()) && of.progress.moves < move.number)
-      return false;
-  }
+  if (!found) return false;
+  state.plan = std::make_shared<JobPlan>(std::move(next));
+  record_is_old = true;
   return true;
 }
 
-bool Job::settle_moves(bool goers_too) {
-  const std::size_t before = state.moves.size();
-  std::erase_if(state.moves, [&](const Move& move) { return gone_along(move, goers_too); });
-  return state.moves.size() != before;
+void Job::forget_entries() {
+  JobPlan next = *state.plan;
+  next.schedule.forget_entries(membership.frontier());
+  if (next.schedule.record() == schedule().record()) return;
+  state.plan = std::make_shared<JobPlan>(std::move(next));
+  record_is_old = true;
 }
 
-const Move* Job::move_after(std::uint32_t done) const {
-  const auto next = std::find_if(state.moves.begin(), state.moves.end(),
-                                 [&](const Move& move) { return move.number > done; });
-  return next != state.moves.end() ? &*next : nullptr;
-}
-
-std::vector<Jump> Job::jumps_after(std::uint32_t done) const {
-  std::vector<Jump> jumps;
-  for (const Move* move = move_after(done); move != nullptr; move = move_after(move->number))
-    jumps.push_back({.from = move->from,
-                     .to = move->to,
-                     .timeline = timeline_after(move->number),
-                     .moves = move->number});
-  return jumps;
-}
-
-const stream::Timeline& Job::timeline_after(std::uint32_t done) const {
-  const Move* const next = move_after(done);
-  return next != nullptr ? next->before : state.timeline;
+bool Job::has_been_read() const {
+  return !membership.entries().empty() || membership.reached() > 0;
 }
 
 bool Job::has_consumer(job::Member member) const {
@@ -213,100 +231,141 @@ bool Job::all_seen() const {
   std::uint64_t seen = 0;
   for (const auto& [member, session] : members) seen += session->consumer != nullptr ? 1 : 0;
   for (const auto& [member, of] : membership.entries())
-    seen += of.has_left() && member.shard < state.timeline.num_shards() ? 1 : 0;
-  return seen >= std::uint64_t{state.timeline.num_shards()} * replicas;
+    seen += of.has_left() && member.shard < num_shards() ? 1 : 0;
+  return seen >= std::uint64_t{num_shards()} * replicas;
 }
 
-Job::Acknowledged Job::acknowledged() const {
-  std::optional<Acknowledged> lowest;
-  const auto count = [&](job::StepAt at, std::uint64_t position) {
-    if (!lowest || at < lowest->at) lowest = Acknowledged{.at = at, .position = position};
+job::Progress Job::acknowledged() const {
+  std::optional<job::Progress> lowest;
+  const auto count = [&](const job::Progress& progress) {
+    if (!lowest || progress.released < lowest->released) lowest = progress;
   };
   for (const auto& [member, session] : members) {
-    if (session->consumer == nullptr) continue;
-    const Consumer::View view = session->consumer->view();
-    count(view.acked, view.acked_position);
+    if (session->consumer != nullptr) count(session->consumer->view().progress);
   }
   for (const auto& [member, of] : membership.entries()) {
-    if (member.shard >= state.timeline.num_shards()) continue;  // nobody is to read on from there
-    if (of.has_left()) count(of.progress.released, of.progress.released_position);
+    if (member.shard >= num_shards()) continue;  // nobody is to read on from there
+    if (of.has_left()) count(of.progress);
   }
-  if (!lowest || (!all_seen() && !gathered)) {
-    if (ledger.kept_unix_ms > 0) {
-      count(ledger.at, ledger.position);
-    } else {
-      count(state.start, state.timeline.position_of(state.start));
-    }
-  }
-  return *lowest;
-}
-
-void Job::forget_old_cuts() {
-  const stream::Timeline before = state.timeline;
-  state.timeline.forget_before(std::min(here(), acknowledged().at));
-  const RunSet known = runs_of(state.timeline);
-  for (const engine::Run* run : runs_of(before)) {
-    if (!known.contains(run)) past += spent_on(*run);
-  }
+  if (!lowest || (!all_seen() && !gathered))
+    count(ledger.kept_unix_ms > 0 ? ledger_place : progress_at(first_turn(), {}));
+  return *std::move(lowest);
 }
 
 std::vector<pipeline::PhasePtr> Job::phases() const {
   std::vector<pipeline::PhasePtr> phases;
-  const auto add = [&phases](const pipeline::PhasePtr& phase) {
-    if (phase != nullptr && std::find(phases.begin(), phases.end(), phase) == phases.end())
-      phases.push_back(phase);
-  };
-  const auto add_all = [&add](const stream::Timeline& of) {
-    for (const stream::Timeline::Cut& cut : of.cuts()) add(cut.phase);
-  };
-  add_all(state.timeline);
-  for (const Move& move : state.moves) add_all(move.before);
-  if (pending) add(pending->phase);
-  add(tuning);
+  for (const auto& [version, phase] : state.plan->phases) {
+    if (std::find(phases.begin(), phases.end(), phase) == phases.end()) phases.push_back(phase);
+  }
   return phases;
 }
 
-void Job::read_by(const stream::Readings& readings) {
-  const std::vector<pipeline::PhasePtr> known = phases();
-  const auto changes = [&](const pipeline::PhasePtr& phase) { return readings.contains(phase); };
-  if (std::none_of(known.begin(), known.end(), changes)) return;
-  past = spent();
-  state.timeline.replace(readings);
-  for (Move& move : state.moves) move.before.replace(readings);
+void Job::forget_versions() {
+  std::set<std::uint32_t> in_use;
+  for (const auto& [member, session] : members) {
+    if (session->consumer == nullptr) continue;
+    for (const job::OwnSeek& seek : session->consumer->view().own) in_use.insert(seek.version);
+  }
+  auto next = std::make_shared<JobPlan>(*state.plan);
+  next->schedule.forget_versions(in_use);
+  const job::Versions& known = next->schedule.record().versions;
+  if (known.size() == next->phases.size()) return;
+  std::erase_if(next->phases, [&](const auto& phase) { return !known.contains(phase.first); });
+  adopt(std::move(next));
+}
+
+void Job::adopt(JobPlanPtr plan) {
+  const RunSet known = runs_of(*plan);
+  for (const engine::Run* run : runs_of(*state.plan)) {
+    if (!known.contains(run)) past += spent_on(*run);
+  }
+  state.plan = std::move(plan);
+}
+
+void Job::read_by(const Readings& readings) {
+  if (readings.empty()) return;
+  adopt(with_phases(*state.plan, readings));
   record_is_old = true;
 }
 
-void Job::rewind_ledger(Acknowledged to) {
-  ledger.at = to.at;
-  ledger.position = to.position;
+void Job::begin_run(std::uint32_t num_shards) {
+  const pipeline::PhasePtr phase = state.plan->last_phase();
+  const source::Sharding epoch(phase->items, phase->tail,
+                               {.num_shards = num_shards, .batch = phase->batch});
+  const std::uint64_t step = std::min(state.start.step, epoch.end_step());
+  adopt(session::new_run(phase, {.epoch = state.start.epoch,
+                                 .step = step,
+                                 .position = epoch.position_of(step),
+                                 .shards = num_shards}));
+  membership.clear();
+  presence->reset();
+  ledger_start.reset();
+  began.reset();
+  gathered = false;
+  rewind_ledger(progress_at(first_turn(), {}));
+  record_is_old = true;
+}
+
+void Job::set_ledger(const job::Progress& at) {
+  ledger_place = at;
+  ledger.at = at.at;
+  ledger.position = at.position;
+}
+
+void Job::ledger_kept(const store::StoredPosition& position) {
+  const job::Cursor& at = position.cursor;
+  set_ledger({.sent = at.turn,
+              .next = at.at,
+              .released = at.turn,
+              .at = at.at,
+              .position = at.position,
+              .order = at.order});
+  ledger.kept_unix_ms = position.kept_unix_ms;
+  kept = position;
+}
+
+void Job::rewind_ledger(const job::Progress& to) {
+  set_ledger(to);
   kept.reset();
   ++rewinds;
 }
 
+job::StepAt Job::runs_from(const job::Edit& swap, const job::OwnSeeks& own) const {
+  const job::Turn turn = std::max(swap.turn, first_turn());
+  const job::State state_there = schedule().locate(turn, known_at(turn, own));
+  const std::uint32_t version = std::get<job::Edit::Swap>(swap.change).version;
+  if (state_there.version == version || state_there.next_version != version)
+    return state_there.at();
+  return {.epoch = state_there.epoch + 1, .step = 0};
+}
+
 Spent Job::spent() const {
   Spent spent = past;
-  for (const engine::Run* run : runs_of(state.timeline)) spent += spent_on(*run);
+  for (const engine::Run* run : runs_of(*state.plan)) spent += spent_on(*run);
   return spent;
 }
 
 job::JobView Job::view() const {
-  const pipeline::Phase& now = phase();
+  const Standing from = standing();
+  const pipeline::PhasePtr running = phase_at(from);
+  const pipeline::Phase& now = *running;
   const Spent spent = this->spent();
+  const job::Turn turn = std::max(from.turn, first_turn());
   job::JobView view{
       .job = key.job,
       .pipeline = key.pipeline,
       .owner = key.uid,
       .pipeline_version = now.version(),
       .declared = declared,
-      .num_shards = state.timeline.num_shards(),
-      .dealt_from = state.timeline.dealt_from(),
+      .num_shards = num_shards(),
+      .dealt_from = schedule().record().base.at(),
       .replicas = replicas,
       .seed = seed,
       .batch_size = now.batch,
       .epochs = epochs,
       .open_epochs = state.open_epochs == kNoEnd ? 0 : state.open_epochs,
       .max_epochs = max_epochs,
-      .steps_per_epoch = state.timeline.steps_per_epoch(here()),
+      .steps_per_epoch = schedule().steps_per_epoch(schedule().locate(turn, from.own)),
       .items = now.items,
       .replaced = failures.replaced(),
       .replace_budget = failures.budget(),
@@ -323,35 +382,55 @@ job::JobView Job::view() const {
       .ledger = ledger,
       .seeks = {},
       .shards = {}};
-  for (const Move& move : state.moves) view.seeks.push_back({.from = move.from, .to = move.to});
-  const pipeline::Phase* last = nullptr;
-  for (const stream::Timeline::Cut& cut : state.timeline.cuts()) {
-    if (cut.phase.get() == last) continue;
-    last = cut.phase.get();
-    view.phases.push_back({.from = cut.from,
-                           .pipeline_version = last->version(),
-                           .batch_size = last->batch,
-                           .vars = last->pipeline->plan->spec.vars});
+  const auto show = [&](const job::StepAt& at, const pipeline::Phase& phase) {
+    // No step ran the earlier phase where two begin at the same place.
+    if (!view.phases.empty() && view.phases.back().from == at) view.phases.pop_back();
+    view.phases.push_back({.from = at,
+                           .pipeline_version = phase.version(),
+                           .batch_size = phase.batch,
+                           .vars = phase.pipeline->plan->spec.vars});
+  };
+  // As a rank that is here sees it.
+  const auto place_at = [&](job::Turn of) {
+    of = std::max(of, first_turn());
+    return schedule().behind(of, known_at(of, from.own)).at();
+  };
+  const job::ScheduleRecord& record = schedule().record();
+  show(record.base.at(), *state.plan->phase(record.base.version));
+  if (record.base.next_version != record.base.version)
+    show({.epoch = record.base.epoch + 1, .step = 0}, *state.plan->phase(record.base.next_version));
+  for (std::size_t number = 0; number < record.edits.size(); ++number) {
+    const job::Edit& edit = record.edits[number];
+    if (const auto* const swap = std::get_if<job::Edit::Swap>(&edit.change)) {
+      show(runs_from(edit, from.own), *state.plan->phase(swap->version));
+    } else if (const auto* const seek = std::get_if<job::Edit::Seek>(&edit.change)) {
+      if (edit.turn >= turn) view.seeks.push_back({.from = place_at(edit.turn), .to = seek->to});
+    } else {
+      view.dealt_from = schedule().before_edit(number, known_at(edit.turn, from.own)).at();
+    }
   }
-  for (std::uint32_t shard = 0; shard < state.timeline.num_shards(); ++shard) {
+  if (record.planned) {
+    const job::Turn due = schedule().planned_turn(turn, from.own);
+    const job::StepAt at = due == job::kNoTurn ? record.planned->place.value_or(job::kNever)
+                                               : schedule().locate(due, from.own).at();
+    show(at, *state.plan->phase(record.planned->version));
+  }
+  for (std::uint32_t shard = 0; shard < num_shards(); ++shard) {
     for (std::uint32_t replica = 0; replica < replicas; ++replica) {
       job::ShardView& of = view.shards.emplace_back();
       of.shard = shard;
       of.replica = replica;
-      const job::StepAt begin = state.timeline.begin_of(shard, resumes_at(), true);
-      of.epoch = begin.epoch;
-      of.step = begin.step;
+      job::StepAt next = from.at;
       const job::Member member{shard, replica};
-      if (const auto* const known = membership.find(member); known && known->has_left()) {
-        of.epoch = known->progress.next.epoch;
-        of.step = known->progress.next.step;
-      }
+      if (const auto* const known = membership.find(member)) next = known->progress.next;
+      of.epoch = next.epoch;
+      of.step = next.step;
       const auto held = members.find(member);
       if (held == members.end()) continue;
       of.session = held->second->id;
       of.pid = held->second->connection->peer().pid;
       if (held->second->consumer == nullptr) continue;
-      const job::StepAt next = held->second->consumer->view().next;
+      next = held->second->consumer->view().progress.next;
       of.epoch = next.epoch;
       of.step = next.step;
     }
@@ -359,11 +438,14 @@ job::JobView Job::view() const {
   return view;
 }
 
-store::StoredPosition Job::stored_position(const Acknowledged& at) const {
+store::StoredPosition Job::stored_position(const job::Progress& at) const {
   return {.key = key,
-          .at = at.at,
-          .position = at.position,
-          .order = state.timeline.phase(at.at)->order_text(),
+          .cursor = {.order = at.order,
+                     .at = at.at,
+                     .position = at.position,
+                     .run = schedule().run(),
+                     .branch = schedule().branch(),
+                     .turn = at.released},
           .kept_unix_ms = 0};
 }
 
@@ -378,6 +460,14 @@ job::EndView Job::end() const {
 }
 
 store::StoredJob Job::stored(const JobState& as, const job::Membership& members_as) const {
+  job::Turn granted = 0;
+  std::optional<job::Turn> due;
+  for (const auto& [member, session] : members) {
+    if (session->consumer == nullptr) continue;
+    const Consumer::Bound bound = session->consumer->bound_grant(as.plan->schedule);
+    granted = std::max(granted, bound.granted);
+    due = std::max(due.value_or(0), bound.due);
+  }
   store::StoredJob job{.key = key,
                        .declared = declared,
                        .ended = !declared && members.empty() && !members_as.expected(),
@@ -393,37 +483,14 @@ store::StoredJob Job::stored(const JobState& as, const job::Membership& members_
                        .batch_size = batch_size,
                        .start = as.start,
                        .phases = {},
-                       .cuts = {},
-                       .moves = {},
-                       .move_count = as.move_count,
-                       .members = members_as.record(further_in(as.timeline)),
-                       .done = roll->done(),
+                       .schedule = as.plan->schedule.record(),
+                       .members = members_as.record(),
+                       .reserved = members_as.to_reserve(granted, due.value_or(job::kNoTurn)),
+                       .reached = members_as.reached(),
+                       .done = presence->done(),
                        .kept_unix_ms = 0};
-  std::vector<const pipeline::Phase*> known;
-  const auto keep = [&](const stream::Timeline& of, std::vector<store::StoredCut>& cuts) {
-    for (const stream::Timeline::Cut& cut : of.cuts()) {
-      auto index = std::find(known.begin(), known.end(), cut.phase.get()) - known.begin();
-      if (index == static_cast<std::ptrdiff_t>(known.size())) {
-        known.push_back(cut.phase.get());
-        job.phases.push_back(stored_phase(*cut.phase));
-      }
-      cuts.push_back({.from = cut.from,
-                      .position = cut.position,
-                      .num_shards = cut.num_shards,
-                      .phase = static_cast<std::uint32_t>(index),
-                      .left_out = cut.left_out,
-                      .anew_from = cut.anew_from});
-    }
-  };
-  keep(as.timeline, job.cuts);
-  for (const Move& move : as.moves) {
-    job.moves.push_back({.number = move.number,
-                         .after = move.after,
-                         .from = move.from,
-                         .to = move.to,
-                         .before = {}});
-    keep(move.before, job.moves.back().before);
-  }
+  for (const auto& [version, phase] : as.plan->phases)
+    job.phases.emplace(version, stored_phase(*phase));
   return job;
 }
 

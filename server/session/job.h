@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -16,18 +17,20 @@
 #include "delivery/data_server.h"
 #include "engine/failure_log.h"
 #include "job/membership.h"
+#include "pipeline/listings.h"
 #include "pipeline/phase.h"
 #include "session/consumer.h"
+#include "session/job_plan.h"
 #include "session/job_rates.h"
 #include "session/views.h"
 #include "store/store.h"
-#include "stream/replica_roll.h"
+#include "stream/replica_presence.h"
 #include "stream/stream_reader.h"
-#include "stream/timeline.h"
 
 namespace spdld::session {
 
-// One attached consumer. Guarded by Sessions, but for what is const and the consumer itself.
+// The attachment of one consumer to a job. JobTable::mutex() guards it, except its const fields and
+// the thread-safe Consumer.
 struct Session {
   Session(delivery::ConnectionPtr attaches, const delivery::AttachRequest& request);
 
@@ -40,8 +43,8 @@ struct Session {
 
   const std::uint64_t id;  // its connection's
   const delivery::ConnectionPtr connection;
-  // What its client says of itself: for people, and to tell two that come from namespaces which the
-  // daemon does not see.
+  // The client's description of itself: shown to people, and used to tell apart two processes in
+  // PID namespaces that the daemon does not see.
   const std::string command;
   const std::string host;
   const std::optional<std::uint32_t> host_pid;
@@ -50,11 +53,18 @@ struct Session {
   std::shared_ptr<class Job> job;
   job::Member member;
   std::shared_ptr<Consumer> consumer;  // none while the attach is under way
-  bool queued = true;                  // other attaches are before it
+  std::atomic<bool> queued = true;     // until a thread takes up its attach
   bool closed = false;
+  // The listings that its attach waits for without a thread; null: none. They are given up with it,
+  // unless others wait for them, too.
+  std::shared_ptr<pipeline::ListingAsker> asker;
+  pipeline::ListingAsker::Doing seen_doing;  // at the last heartbeat
+  // What it brought and has put in the place of another pipeline, while it attaches.
+  std::optional<Result<pipeline::PipelinePtr>> replaced;
   // Until there is a consumer, which has its GPU from then on: the one that it names, once a
   // pipeline of its job delivers there; and why its batches lie in main memory instead.
   delivery::DeviceMemoryPtr gpu;
+  std::optional<std::chrono::nanoseconds> room_until;  // so long it waits for memory there
   std::string gpu_warning;
   bool gpu_sought = false;  // whether or not it could be had
   std::string parting;      // how it ended, if that was not by its connection
@@ -71,7 +81,7 @@ inline constexpr std::uint32_t kMaxReplicas = wire::kMaxReplicas;
 // Whether a job can have so many, and so many consumers in all.
 Status check_world(std::uint32_t num_shards, std::uint32_t replicas);
 
-// What runs have cost, and what the sample cache has saved them.
+// The CPU time that runs have used, and the time that the sample cache has saved them.
 struct Spent {
   double cpu_s = 0;
   std::uint64_t cache_hits = 0;
@@ -80,47 +90,37 @@ struct Spent {
   Spent& operator+=(const Spent& more);
 };
 
-// Where an operator sent a job. Consumers read as before up to `from`, and go on at `to`.
-struct Move {
-  std::uint32_t number = 0;  // counts them
-  std::uint32_t after = 0;   // the number of the one before
-  job::StepAt from;
-  job::StepAt to;
-  stream::Timeline before;
-};
-
-// What operators and ranks may change of a job: a plain value. A change is made on a copy, written
-// to the disk, and takes the place of what was there once it is on disk.
+// The part of a job that operators and ranks may change: a plain value. A change is made on a copy,
+// and the copy replaces the state once it is on disk.
 struct JobState {
   static constexpr std::uint64_t kNoEnd = std::numeric_limits<std::uint64_t>::max();
 
-  stream::Timeline timeline;
-  job::StepAt start = {};
+  JobPlanPtr plan;
+  job::StepAt start = {};              // of a run that begins afresh
   std::uint64_t open_epochs = kNoEnd;  // epochs [0, open_epochs) may be read
   job::JobLimits limits = {};
   // Of its consumers, instead of the pipeline's text. An operator's values for the job are in its
   // phases.
   std::map<std::string, std::string> vars = {};
-  // Those that a consumer, or another process with its state, may be yet to go along with.
-  std::vector<Move> moves = {};
-  std::uint32_t last_move = 0;  // its number
-  // No state that consumers brought, of other runs too, has seen more.
-  std::uint32_t move_count = 0;
 };
 
-// What is on disk of a job's failures before it begins.
+// Maps each phase of a job to the same phase with the rights of another reader.
+using Readings = std::map<pipeline::PhasePtr, pipeline::PhasePtr>;
+
+// The failures of a job that are on disk before it begins.
 struct KeptFailures {
   std::set<std::uint64_t> replaced = {};  // items
   std::uint64_t last = 0;                 // the number of the last one
 };
 
-// One training run on one pipeline. What a rank may not change later is const; the rest is guarded
-// by Sessions. The judge's part is thread-safe by itself: workers call it.
+// One training run on one pipeline. Facts that a rank may not change later are const;
+// JobTable::mutex() guards the rest. The FailureJudge methods are thread-safe by themselves, as
+// workers call them.
 class Job final : public stream::FailureJudge {
  public:
   static constexpr std::uint64_t kNoEnd = JobState::kNoEnd;
 
-  Job(stream::JobTag tag, job::JobKey key, stream::Timeline timeline, std::uint64_t seed,
+  Job(stream::JobTag tag, job::JobKey key, JobPlanPtr plan, std::uint64_t seed,
       std::uint64_t replace_budget, KeptFailures kept_failures);
 
   Status may_replace(const engine::SampleFailure& failure) override;
@@ -128,55 +128,67 @@ class Job final : public stream::FailureJudge {
 
   bool last_known() const { return last_known(state.open_epochs); }
   bool last_known(std::uint64_t open) const { return max_epochs > 0 && open >= max_epochs; }
-  // The lowest step that any consumer is yet to be handed; where they were when none is here.
-  job::StepAt here() const;
-  // Where a shard stands that nobody has read since the daemon began: as the record has the job.
-  job::StepAt resumes_at() const;
-  // Up to where all shards have given back what they were handed. A shard that nobody has read yet
-  // stands where the record has the job, or at its start, until it is taken for another node's.
-  struct Acknowledged {
+  const job::Schedule& schedule() const { return state.plan->schedule; }
+  std::uint32_t num_shards() const { return schedule().shards(job::kNoTurn); }
+  // The first turn that cursors and ranks may begin at.
+  job::Turn first_turn() const { return schedule().record().oldest; }
+  // Where the rank is that was sent least of those that are here; of those that were, when none is.
+  struct Standing {
+    job::Turn turn = 0;
+    job::OwnSeeks own = {};  // of a rank that is here
     job::StepAt at;
-    std::uint64_t position = 0;
-
-    friend bool operator==(const Acknowledged&, const Acknowledged&) = default;
   };
-  Acknowledged acknowledged() const;
+  Standing standing() const;
+  // The same of the rank that was sent most.
+  Standing furthest() const;
+  job::StepAt here() const { return standing().at; }
+  // The place up to which all shards have given back their batches. A shard that no rank has read
+  // yet stands where the record has the job, or at its start, until it is taken for another node's.
+  job::Progress acknowledged() const;
+  // Whether a rank has been in this run.
+  bool has_been_read() const;
   bool has_consumer(job::Member member) const;
   // Whether each of its places has a consumer, or had one.
   bool all_seen() const;
-  // After a change of its timeline: what has become of no use in it goes.
-  void forget_old_cuts();
-  // All that it runs, or is to run. Nobody reads it meanwhile: what it has spent stays counted.
+  // All that it runs, or is to run.
   std::vector<pipeline::PhasePtr> phases() const;
-  void read_by(const stream::Readings& readings);
+  // Versions that no rank runs, and none comes to any more, go.
+  void forget_versions();
+  // Replaces the job's plan. The time spent on runs of the old plan stays counted.
+  void adopt(JobPlanPtr plan);
+  void read_by(const Readings& readings);
+  // A run begins at state.start, of the last version and so many shards.
+  void begin_run(std::uint32_t num_shards);
+  // The step from which a rank of these own seeks runs a swap of the log.
+  job::StepAt runs_from(const job::Edit& swap, const job::OwnSeeks& own) const;
+  // The progress of a rank of these own seeks that begins at `turn`.
+  job::Progress progress_at(job::Turn turn, const job::OwnSeeks& own) const;
   // It goes on there as if it had never been further.
-  void rewind_ledger(Acknowledged to);
-  // A swap is prepared, or a change is being written to the disk.
-  bool changes() const { return pending || tuning != nullptr || being_written; }
-  // Takes down how far those that are here were given steps.
+  void rewind_ledger(const job::Progress& to);
+  // It is on disk so.
+  void ledger_kept(const store::StoredPosition& position);
+  // Takes down how far those that are here were given turns.
   void note_progress();
-  // Whether they will soon be further than its record on disk says. `paces`: a second has passed
-  // since the last time that it was.
+  // Whether the record must be written again: see Membership.
   bool outruns_record(bool paces);
   // One of its consumers goes, or is replaced. `done`: it has said good-bye.
   void note_left(const Session& session, bool done = false);
-  // Drops the moves that all have gone along with. Whether it dropped any. Without `goers_too`, a
-  // move does not wait for members that have left a shard which a resize has taken away.
-  bool settle_moves(bool goers_too = true);
-  // The first one that who has gone along with so many has yet to go along with; null: none.
-  const Move* move_after(std::uint32_t moves) const;
-  // What is still to come for who has gone along with so many moves.
-  std::vector<Jump> jumps_after(std::uint32_t moves) const;
-  const stream::Timeline& timeline_after(std::uint32_t moves) const;  // before the first of them
-  const pipeline::Phase& phase() const { return *state.timeline.phase(here()); }
+  // Members that are here, and have come to a turn at which shards enter, say where these begin.
+  // Whether any did.
+  bool find_entries();
+  // After a member has gone back: where shards enter beyond all members is not known any more.
+  void forget_entries();
+  const pipeline::PhasePtr& phase_at(const Standing& at) const;
+  const pipeline::Phase& phase() const { return *phase_at(standing()); }
   Spent spent() const;  // on all its runs
   job::JobView view() const;
   // How it ended: when nobody is attached any more.
   job::EndView end() const;
   store::StoredJob stored() const { return stored(state, membership); }
-  // The record of the job if it had this state and these members.
+  // The record of the job if it had this state and these members. Consumers are granted no turn
+  // beyond those that it reserves.
   store::StoredJob stored(const JobState& as, const job::Membership& members_as) const;
-  store::StoredPosition stored_position(const Acknowledged& at) const;
+  store::StoredPosition stored_position(const job::Progress& at) const;
 
   const stream::JobTag tag;
   const job::JobKey key;
@@ -184,10 +196,11 @@ class Job final : public stream::FailureJudge {
   engine::FailureLog failures;
   const std::shared_ptr<stream::ByteMeter> meter = std::make_shared<stream::ByteMeter>();
   const std::shared_ptr<SharingGain> gain = std::make_shared<SharingGain>();
-  const std::shared_ptr<stream::ReplicaRoll> roll = std::make_shared<stream::ReplicaRoll>();
+  const std::shared_ptr<stream::ReplicaPresence> presence =
+      std::make_shared<stream::ReplicaPresence>();
 
   JobRates rates;
-  Spent past;               // on runs that its timeline has forgotten
+  Spent past;               // on runs that its plan has forgotten
   bool is_private = false;  // of one process, and gone with it
   bool declared = false;
   std::uint32_t incarnation = 0;
@@ -198,12 +211,13 @@ class Job final : public stream::FailureJudge {
   std::map<std::string, std::string> first_vars;  // state.vars when the first consumer attached
   std::optional<std::uint64_t> batch_size;
   JobState state;
-  // A change of it is being written to the disk: nobody attaches meanwhile.
+  // begin_change() sets it and end_change() clears it: no rank attaches meanwhile.
   bool being_written = false;
-  bool starts_by_ledger = false;  // all who ask for the ledger's place begin at state.start
+  // Where all begin that ask for the ledger's place, once the first of a new run has.
+  std::optional<job::OwnSeek> ledger_start;
   std::map<job::Member, SessionPtr> members;
-  // Attaches without a thread: they wait for a write of the job, or for another member whose place
-  // says where they begin.
+  // An attach that waits without a thread: for a write of the job, or for the place of another
+  // member, which says where it begins.
   struct WaitingAttach {
     SessionPtr session;
     delivery::AttachRequest request;
@@ -213,31 +227,22 @@ class Job final : public stream::FailureJudge {
   // The members of this run, with those that have left or that an earlier daemon had.
   job::Membership membership;
   std::string last_parting;  // how the last consumer ended that did not say good-bye
-  // When its consumers began to come; and that whoever has not come by now is another node's.
+  // The time when the job's consumers began to attach; and `gathered`: shards not read by now are
+  // another node's.
   std::optional<std::chrono::nanoseconds> began;
   bool gathered = false;
   job::LedgerView ledger;
+  job::Progress ledger_place;                 // the same, for who begins there
   std::optional<store::StoredPosition> kept;  // what is on disk of it
   std::uint64_t rewinds = 0;                  // of it, so far
   std::uint64_t failures_kept = 0;            // the number of the last failure that is on disk
   std::size_t replaced_kept = 0;  // of those that this run has replaced, so many are, too
   bool record_is_old = true;      // the record on disk, if any, does not say what stored() does
-  bool new_run = false;           // and it may be of another run
+  bool new_run = false;           // the record on disk may be of another run
   std::uint64_t recorded_unix_ms = 0;  // when it was written last
-  // A swap that is prepared and not committed yet: no consumer goes beyond it.
-  struct Pending {
-    job::StepAt from;
-    pipeline::PhasePtr phase;
-    std::optional<job::StepAt> planned = std::nullopt;  // where it was to come, if that is earlier
-
-    job::StepAt first() const { return planned ? std::min(*planned, from) : from; }
-  };
-  std::optional<Pending> pending;
-  pipeline::PhasePtr tuning;  // the same of one that only renames what is run
-  static constexpr std::size_t kMostMoves = 16;
 
  private:
-  bool gone_along(const Move& move, bool goers_too) const;
+  void set_ledger(const job::Progress& at);
   bool note_progress(const Session& session);  // whether it asks for more batches
 };
 using JobPtr = std::shared_ptr<Job>;

@@ -11,14 +11,14 @@
 
 namespace spdld::session {
 
-// How fast a job got on in the last seconds: its rows, and each stage of what it runs now. Owned by
-// the job, guarded by Sessions, which adds what the counters say each second.
+// The rates of a job in the last seconds: of its rows, and of each stage of its current run. Owned
+// by the job, guarded by JobTable::mutex(); Reports adds the counters each second.
 class JobRates {
  public:
   using RunPtr = std::shared_ptr<engine::Run>;
 
-  // `rows`: that its consumers were handed so far. `run`: of its phase now; the counters of another
-  // one are others.
+  // `rows`: all that the job's consumers were handed so far. `run`: that of the job's current
+  // phase; each run has counters of its own.
   void add(std::chrono::nanoseconds now, std::uint64_t rows, const RunPtr& run);
 
   struct Stage {
@@ -31,7 +31,8 @@ class JobRates {
   std::optional<Stage> process(const RunPtr& run) const { return stage(run, 2); }
 
  private:
-  // Of the stage whose two counters begin at `first`; none for a run that is not the one now.
+  // The rates of the stage with its two counters at `first`; none for a run that is not the one
+  // now.
   std::optional<Stage> stage(const RunPtr& run, std::size_t first) const;
   bool is_now(const RunPtr& run) const {
     return !run_.owner_before(run) && !run.owner_before(run_);

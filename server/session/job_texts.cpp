@@ -16,26 +16,21 @@ std::string member_text(const Job& job, job::Member member) {
 }
 
 std::string waits_text(const Job& job, std::uint32_t shard) {
-  return "job '" + job.key.job + "': shard " + std::to_string(shard) + " comes into the job at " +
-         place_text(job.state.timeline.begin_of(shard, job.state.start, true)) +
-         ", and no rank is there that goes on to that step; start the others, too: from their "
-         "saved states, or all afresh";
+  return "job '" + job.key.job + "': shard " + std::to_string(shard) +
+         " comes into the job where it was resized, and no rank of the shards that were there "
+         "before "
+         "has come to that step; start the others, too: from their saved states, or all afresh";
 }
 
 std::string away_text(const Job& job, job::Member member) {
   if (job.absent == stream::AbsentReplica::kGoOn) return {};
-  const std::vector<job::Member> done = job.roll->done();
+  const std::vector<job::Member> done = job.presence->done();
   for (std::uint32_t replica = 0; replica < job.replicas; ++replica) {
     const job::Member other{member.shard, replica};
     if (!job.has_consumer(other) && std::find(done.begin(), done.end(), other) == done.end())
       return "; " + member_text(job, other) + " is away, and is waited for: start it again";
   }
   return {};
-}
-
-Status about_to_change(const Job& job) {
-  return Status(Code::kUnavailable,
-                "job '" + job.key.job + "' is about to change: an apply is under way");
 }
 
 Status beyond_its_end(const Job& job) {

@@ -15,8 +15,8 @@
 
 namespace spdld::session {
 
-// What operators and schedulers may ask of the daemon: the face that control/ puts gRPC in front
-// of. Thread-safe; every call checks that `caller` may do it, and blocks for no longer than
+// The interface of the daemon to operators and schedulers, which control/ serves by gRPC.
+// Thread-safe; every call checks that `caller` may do it, and blocks for no longer than
 // planning and one batch take. An interface, so that control/'s tests put a hand-written fake in
 // the place of SessionService. Owned by the daemon; outlives the gRPC server.
 //
@@ -33,16 +33,15 @@ class Service {
   virtual Result<PipelineView> apply(const job::Caller& caller, const job::ApplyRequest& request,
                                      const Progress& progress) = 0;
   // Applies, and changes running jobs to it: all of them at one step of their own, or none.
-  // Whatever fails leaves everything as it was. A dry run plans it and makes the trial batches, and
-  // says of each job what lies ahead of it (JobSwap::outlook).
+  // A failure leaves everything as it was. A dry run plans the swap, makes the trial batches, and
+  // tells the outlook of each job (JobSwap::outlook).
   virtual Result<SwapView> swap(const job::Caller& caller, const job::ApplyRequest& request,
                                 const SwapRequest& jobs, const Progress& progress) = 0;
   // The versions of a pipeline, oldest first.
   virtual Result<std::vector<RevisionView>> history(const job::Caller& caller,
                                                     std::string_view pipeline) = 0;
   // Applies an earlier version again, as a new one; if its content is current, that stays. Without
-  // `version`: what was current before what is current now was applied, so that one after the other
-  // goes further back.
+  // `version`: the version before the current one; repeated calls go further back.
   // With `jobs`, these change to it as by swap().
   virtual Result<SwapView> rollback(const job::Caller& caller, std::string_view pipeline,
                                     std::optional<std::uint32_t> version,
@@ -60,7 +59,8 @@ class Service {
   virtual Result<PipelineView> pipeline(const job::Caller& caller, std::string_view name) = 0;
   virtual std::vector<PipelineView> pipelines(const job::Caller& caller) = 0;
   virtual Result<std::string> pipeline_text(const job::Caller& caller, std::string_view name) = 0;
-  virtual Result<ClassesView> classes(const job::Caller& caller, std::string_view pipeline) = 0;
+  virtual Result<ClassesView> classes(const job::Caller& caller, std::string_view pipeline,
+                                      const Progress& progress) = 0;
   virtual Status delete_pipeline(const job::Caller& caller, std::string_view name) = 0;
 
   virtual Result<job::JobView> create_job(const job::Caller& caller, const JobRequest& request,
@@ -83,13 +83,13 @@ class Service {
   // say.
   virtual Result<job::JobView> skip(const job::Caller& caller, std::string_view job,
                                     std::string_view pipeline, std::uint64_t steps) = 0;
-  // What the job may take, from now on.
+  // Changes the limits of the job from now on.
   virtual Result<job::JobView> limit_job(const job::Caller& caller, std::string_view job,
                                          std::string_view pipeline, const LimitChange& change) = 0;
   // Re-shards: from the next step that no shard has begun, the rest of the epoch is dealt out anew.
   virtual Result<job::JobView> resize_job(const job::Caller& caller, std::string_view job,
                                           std::string_view pipeline, std::uint32_t num_shards) = 0;
-  // One that has ended is forgotten: start="ledger" does not find it any more.
+  // A job that has ended is forgotten: start="ledger" does not find it any more.
   virtual Result<DeletedJob> delete_job(const job::Caller& caller, std::string_view job,
                                         std::string_view pipeline) = 0;
 
@@ -98,7 +98,8 @@ class Service {
                        const std::string& reason) = 0;
 
   virtual DaemonView daemon(const job::Caller& caller) = 0;
-  // The caller, and to root and admins everybody who has anything or is among `also`; by uid.
+  // The caller's own view; for root and admins, the views of all users that hold a resource or are
+  // in `also`. By uid.
   virtual std::vector<UserView> users(const job::Caller& caller, const std::set<uid_t>& also) = 0;
   virtual std::vector<job::StageView> stages(const job::Caller& caller) = 0;
   virtual std::vector<job::StageView> ended_stages(

@@ -8,10 +8,12 @@
 
 #include "base/log.h"
 #include "base/text/counted.h"
-#include "delivery/device_layout.h"
+#include "base/users/user_database.h"
 #include "engine/explain.h"
 #include "pipeline/preview.h"
-#include "session/records.h"
+#include "session/history.h"
+#include "session/job_records.h"
+#include "session/shown_names.h"
 #include "source/order/padding.h"
 #include "spec/parse.h"
 
@@ -50,17 +52,6 @@ Result<Padding> padding_of(const pipeline::PipelineVersion& pipeline) {
       .with = source::padding_share(sampler, *pipeline.lengths, batch)};
 }
 
-// Why the daemon can deliver to none of its GPUs; empty: to one it can.
-std::string why_no_gpu(const delivery::Devices& devices) {
-  if (std::string why = devices.why_none(); !why.empty()) return why;
-  std::string why;
-  for (const delivery::DeviceFacts& gpu : devices.facts()) {
-    if (gpu.why_not.empty()) return {};
-    why += (why.empty() ? "" : "; ") + gpu.name + ": " + gpu.why_not;
-  }
-  return why;
-}
-
 // What the kind of arena does not protect against.
 std::string note_of(delivery::ArenaKind kind) {
   switch (kind) {
@@ -89,6 +80,17 @@ CacheView view_of(const engine::SampleCache::Snapshot& cache) {
           .why = cache.why};
 }
 
+// The variables that were given for the jobs win over their own.
+SwapRequest with_vars(SwapRequest jobs, const job::ApplyRequest& request) {
+  for (const auto& [name, value] : request.vars) jobs.vars.insert(name);
+  return jobs;
+}
+
+SwapView with_warnings(SwapView view, const std::vector<std::string>& warnings) {
+  view.pipeline.warnings.insert(view.pipeline.warnings.end(), warnings.begin(), warnings.end());
+  return view;
+}
+
 }  // namespace
 
 pipeline::Catalogue::Progress SessionService::listing_progress(const Progress& progress) {
@@ -108,19 +110,8 @@ Result<pipeline::PipelinePtr> SessionService::build(const job::Caller& caller,
 SessionService::SessionService(Sessions& sessions, Facts facts)
     : sessions_(sessions),
       catalogue_(sessions.deps().catalogue),
-      swaps_(sessions),
       facts_(std::move(facts)),
-      started_(sessions.deps().clock.now()) {
-  sessions_.set_replacing(
-      [this](const job::Caller& caller, const pipeline::PipelinePtr& pipeline,
-             const pipeline::Catalogue::Progress& progress) -> Result<pipeline::PipelinePtr> {
-        SPDLD_ASSIGN(const std::vector<std::string> found,
-                     check_new(caller, pipeline, true, progress));
-        for (const std::string& warning : found) spdlog::warn("{}", warning);
-        SPDLD_ASSIGN(Swap done, swaps_.replace(caller, pipeline, "from a loader"));
-        return std::move(done.pipeline);
-      });
-}
+      started_(sessions.deps().clock.now()) {}
 
 void SessionService::warn(std::string warning) {
   spdlog::error("{}", warning);
@@ -140,7 +131,8 @@ void SessionService::restore_one(const store::StoredPipeline& stored) {
           stored.id, stored.owner, stored.version,
           why.with_context("pipeline '" + stored.id + "' was applied, and cannot be opened again"));
   };
-  auto built = catalogue_.build(job::owner_of(stored.id, stored.owner), stored.request, nullptr);
+  auto built = catalogue_.recall(job::owner_of(stored.id, stored.owner), stored.request,
+                                 {.version = stored.version});
   if (!built) return failed(built.error());
   const auto put = catalogue_.put(stored.owner, std::move(*built), stored.version);
   if (!put) return failed(put.error());
@@ -155,7 +147,7 @@ void SessionService::restore_one(const store::StoredPipeline& stored) {
     warn(kept.message());
 }
 
-void SessionService::restore(const std::vector<std::string>& files) {
+void SessionService::restore() {
   for (const std::string& warning : sessions_.deps().store.warnings()) spdlog::error("{}", warning);
   auto kept = sessions_.deps().store.pipelines();
   if (!kept) {
@@ -172,8 +164,8 @@ void SessionService::restore(const std::vector<std::string>& files) {
       if (borrows(stored) == second) restore_one(stored);
     }
   }
-  reload(files);
-  if (Status jobs = sessions_.restore([this](std::string warning) { warn(std::move(warning)); });
+  if (Status jobs =
+          sessions_.records().restore([this](std::string warning) { warn(std::move(warning)); });
       !jobs.ok())
     warn("the jobs that were declared before are not restored: " + jobs.message());
 }
@@ -194,7 +186,7 @@ Status SessionService::apply_file(const std::string& file) {
   request.env = environment_for(request.yaml);
   const job::Caller self{Credentials::own(), getpid()};
   request.reader = source::Access::trusted();
-  SPDLD_ASSIGN(const pipeline::PipelineText text, catalogue_.text_of(self.uid, request));
+  SPDLD_ASSIGN(const pipeline::PipelineText text, catalogue_.text_of(self.uid, request, nullptr));
   store::Store& store = sessions_.deps().store;
   const bool known = catalogue_.find(text.name) != nullptr || catalogue_.is_lost(text.name);
   const auto applied = store.file_digest(file);
@@ -202,7 +194,7 @@ Status SessionService::apply_file(const std::string& file) {
   if (known && *applied == text.digest) return {};
   SPDLD_ASSIGN(const pipeline::PipelinePtr built,
                catalogue_.build(catalogue_.owner_for(self.uid), request, nullptr));
-  auto done = swaps_.change(self, built, "from " + file, std::nullopt, nullptr);
+  auto done = sessions_.swaps().change(self, built, "from " + file, std::nullopt, nullptr);
   if (done) return store.put_file(file, text.digest);
   // It can be read at each start, whatever can be kept; the next one is to apply it again.
   SPDLD_ASSIGN(const pipeline::PipelinePtr put, catalogue_.put(self.uid, built));
@@ -213,7 +205,7 @@ Status SessionService::apply_file(const std::string& file) {
 PipelineView SessionService::view(const job::Caller& caller,
                                   const pipeline::PipelineVersion& pipeline) const {
   std::uint32_t jobs = 0;
-  for (const auto& [version, running] : sessions_.jobs_on(pipeline.id())) jobs += running;
+  for (const auto& [version, running] : sessions_.table().jobs_on(pipeline.id())) jobs += running;
   return {.name = catalogue_.name_for(caller.uid, pipeline.id()),
           .version = pipeline.version,
           .owner = pipeline.owner.uid,
@@ -229,30 +221,6 @@ PipelineView SessionService::view(const job::Caller& caller,
           .jobs = jobs,
           .staying = {},
           .warnings = pipeline.warnings()};
-}
-
-delivery::ArenaShape SessionService::arena_shape(const engine::Plan& plan) const {
-  const auto credits = static_cast<std::uint32_t>(plan.spec.delivery.prefetch);
-  return {.kind = sessions_.deps().arena_kind,
-          .slot_bytes = plan.layout.slot_bytes(),
-          .slot_count = plan.slots_for(credits)};
-}
-
-std::optional<engine::PlanFacts::OnGpu> SessionService::on_gpu(const engine::Plan& plan) const {
-  const spec::DeliverySpec& wanted = plan.spec.delivery;
-  if (wanted.device != spec::DeliverySpec::Device::kCuda) return std::nullopt;
-  const delivery::DeviceLayout layout(plan.layout.fields(), plan.layout.rows());
-  engine::PlanFacts::OnGpu facts{
-      .slots = plan.device_slots_for(static_cast<std::uint32_t>(wanted.prefetch)),
-      .slot_bytes = layout.device_bytes(),
-      .host_bytes = layout.host_bytes(),
-      .budget_bytes = sessions_.deps().devices.budget_bytes(),
-      .or_host = wanted.on_unavailable == spec::DeliverySpec::Unavailable::kHost,
-      .why_none = why_no_gpu(sessions_.deps().devices)};
-  for (const wire::FieldLayout& field : layout.fields()) {
-    if ((field.flags & wire::kFieldOnDevice) != 0) facts.fields.emplace_back(field.name);
-  }
-  return facts;
 }
 
 std::vector<GpuView> SessionService::gpus() const {
@@ -271,64 +239,13 @@ std::vector<GpuView> SessionService::gpus() const {
   return views;
 }
 
-Status SessionService::check_fits(const job::Caller& caller, const engine::Plan& plan) const {
-  const delivery::ArenaBudget& budget = sessions_.deps().budget;
-  const delivery::ArenaShape shape = arena_shape(plan);
-  const std::uint64_t needed = delivery::arena_bytes(shape);
-  if (needed <= budget.limit_bytes(caller.uid)) return {};
-  return Status(
-      Code::kResourceExhausted,
-      "pipeline '" + plan.spec.name + "' does not fit: each consumer needs " +
-          delivery::format_bytes(needed) + " (" + std::to_string(shape.slot_count) + " slots of " +
-          delivery::format_bytes(shape.slot_bytes) + "), and " +
-          (budget.share_bytes(caller.uid) ? "your share of arena.budget is " : "arena.budget is ") +
-          delivery::format_bytes(budget.limit_bytes(caller.uid)) +
-          "; lower batch.size or delivery.prefetch, or have arena.budget raised in the daemon's "
-          "configuration");
-}
-
-Result<std::vector<std::string>> SessionService::check_fits_gpu(const engine::Plan& plan) const {
-  const auto gpu = on_gpu(plan);
-  std::vector<std::string> warnings;
-  if (!gpu) return warnings;
-  if (const std::string no_gpu = engine::no_gpu_text(*gpu); !no_gpu.empty())
-    warnings.push_back("pipeline '" + plan.spec.name + "': " + no_gpu);
-  if (gpu->fits()) return warnings;
-  const std::string why =
-      "pipeline '" + plan.spec.name + "' does not fit on a GPU: each consumer needs " +
-      delivery::format_bytes(gpu->bytes()) + " there (" + std::to_string(gpu->slots) +
-      " slots of " + delivery::format_bytes(gpu->slot_bytes) + "), and cuda.budget is " +
-      delivery::format_bytes(gpu->budget_bytes) +
-      "; lower batch.size or delivery.prefetch, or have cuda.budget raised in "
-      "the daemon's configuration";
-  if (!gpu->or_host) return error(Code::kResourceExhausted, why);
-  warnings.push_back(why + "; until then its batches lie in main memory");
-  return warnings;
-}
-
-Result<std::vector<std::string>> SessionService::check_new(
-    const job::Caller& caller, const pipeline::PipelinePtr& built, bool makes_batch,
-    const pipeline::Catalogue::Progress& progress) {
-  std::vector<std::string> nothing;
-  SPDLD_ASSIGN(const pipeline::PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
-  const pipeline::PipelinePtr current = catalogue_.find(built->id());
-  if (current != nullptr && current->version == numbered->version) return nothing;
-  SPDLD_TRY(check_fits(caller, *built->plan));
-  SPDLD_ASSIGN(std::vector<std::string> warnings, check_fits_gpu(*built->plan));
-  if (!makes_batch) return warnings;
-  SPDLD_ASSIGN(const std::vector<std::string> found,
-               sessions_.trials().first_batch(caller.uid, *built, progress));
-  warnings.insert(warnings.end(), found.begin(), found.end());
-  return warnings;
-}
-
 Result<PipelineView> SessionService::apply(const job::Caller& caller,
                                            const job::ApplyRequest& request,
                                            const Progress& progress) {
   SPDLD_ASSIGN(const pipeline::PipelinePtr built,
                build(caller, request, listing_progress(progress)));
   SPDLD_ASSIGN(std::vector<std::string> found,
-               check_new(caller, built, true, listing_progress(progress)));
+               sessions_.new_pipelines().check(caller, built, true, listing_progress(progress)));
   const std::string no_step = engine::no_step_text(*built->plan, built->source->size(), 1);
   if (!no_step.empty()) found.push_back("pipeline '" + built->name() + "': " + no_step);
   if (request.dry_run) {
@@ -337,12 +254,13 @@ Result<PipelineView> SessionService::apply(const job::Caller& caller,
     would.warnings.insert(would.warnings.end(), found.begin(), found.end());
     return would;
   }
-  SPDLD_ASSIGN(const Swap done, swaps_.change(caller, built, {}, std::nullopt, nullptr));
+  SPDLD_ASSIGN(const Swap done, sessions_.swaps().change(caller, built, {}, std::nullopt, nullptr));
   SwapRequest changing;
   for (const auto& [name, value] : request.vars) changing.vars.insert(name);
   PipelineView applied = view(caller, *done.pipeline);
   applied.warnings.insert(applied.warnings.end(), found.begin(), found.end());
-  applied.staying = sessions_.staying(caller, done.pipeline, changing, listing_progress(progress));
+  applied.staying =
+      sessions_.planner().staying(caller, done.pipeline, changing, listing_progress(progress));
   return applied;
 }
 
@@ -361,13 +279,13 @@ Result<ExplainView> SessionService::explain(const job::Caller& caller,
       .num_shards = 1,
       .credits = credits,
       .cpu_threads = deps.executor.threads(),
-      .arena_bytes = delivery::arena_bytes(arena_shape(*built->plan)),
+      .arena_bytes = delivery::arena_bytes(sessions_.new_pipelines().arena_shape(*built->plan)),
       .arena_used = bound ? deps.budget.used_bytes(caller.uid) : deps.budget.used_bytes(),
       .arena_budget = deps.budget.limit_bytes(caller.uid),
       .arena_kind = std::string(delivery::arena_kind_name(deps.arena_kind)),
       .cache = built->cache,
       .padding = padding,
-      .on_gpu = on_gpu(*built->plan)};
+      .on_gpu = sessions_.new_pipelines().on_gpu(*built->plan)};
   return ExplainView{.facts = engine::plan_facts(*built->plan, context),
                      .text = engine::explain(*built->plan, context)};
 }
@@ -405,11 +323,12 @@ Result<std::string> SessionService::pipeline_text(const job::Caller& caller,
   return found->request.yaml;
 }
 
-Result<ClassesView> SessionService::classes(const job::Caller& caller, std::string_view name) {
+Result<ClassesView> SessionService::classes(const job::Caller& caller, std::string_view name,
+                                            const Progress& progress) {
   SPDLD_ASSIGN(const pipeline::PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
   // They are names of directories or lines of a file, which the caller must be allowed to read.
   SPDLD_ASSIGN(const pipeline::PipelinePtr readable,
-               catalogue_.variant(found, {}, std::nullopt, caller, {}));
+               catalogue_.variant(found, {}, std::nullopt, caller, listing_progress(progress)));
   const std::span<const std::int64_t> ids = readable->source->category_ids();
   return ClassesView{.names = readable->source->classes(),
                      .category_ids = {ids.begin(), ids.end()}};
@@ -418,14 +337,15 @@ Result<ClassesView> SessionService::classes(const job::Caller& caller, std::stri
 Status SessionService::delete_pipeline(const job::Caller& caller, std::string_view name) {
   SPDLD_ASSIGN(const std::string id, catalogue_.resolve(caller.uid, std::string(name)));
   std::uint32_t jobs = 0;
-  for (const auto& [version, running] : sessions_.jobs_on(id)) jobs += running;
+  for (const auto& [version, running] : sessions_.table().jobs_on(id)) jobs += running;
   if (jobs > 0)
     return Status(Code::kFailedPrecondition,
                   "pipeline '" + catalogue_.name_for(caller.uid, id) + "' is run by " +
                       counted(jobs, "job") + ": delete " +
                       (jobs == 1 ? "it or let it" : "them or let them") + " end first");
-  MutexLock writing(sessions_.records());
-  (void)sessions_.keep_brought();
+  JobTable& table = sessions_.table();
+  MutexLock writing(table.records());
+  (void)sessions_.keeper().keep_brought(table);
   SPDLD_TRY(catalogue_.check_remove(caller.uid, id));
   SPDLD_TRY(sessions_.deps().store.remove_pipeline(id));
   SPDLD_TRY(catalogue_.remove(caller.uid, id));
@@ -433,9 +353,206 @@ Status SessionService::delete_pipeline(const job::Caller& caller, std::string_vi
   return {};
 }
 
+SwapView SessionService::view(const job::Caller& caller, const Swap& swap) const {
+  return {.pipeline = view(caller, *swap.pipeline),
+          .jobs = shown_to(catalogue_, caller, swap.jobs),
+          .unchanged = swap.unchanged};
+}
+
+bool SessionService::is_run(const pipeline::PipelineVersion& pipeline) const {
+  return !sessions_.table().jobs_on(pipeline.id()).empty();
+}
+
+Result<SwapView> SessionService::swap(const job::Caller& caller, const job::ApplyRequest& request,
+                                      const SwapRequest& jobs, const Progress& progress) {
+  const pipeline::Catalogue::Progress listing = listing_progress(progress);
+  SPDLD_ASSIGN(const pipeline::PipelinePtr built, build(caller, request, listing));
+  SPDLD_ASSIGN(const std::vector<std::string> found,
+               sessions_.new_pipelines().check(caller, built, !is_run(*built), listing));
+  const SwapRequest changing = with_vars(jobs, request);
+  SPDLD_ASSIGN(const Swap done,
+               request.dry_run ? sessions_.swaps().ask(caller, built, changing, listing)
+                               : sessions_.swaps().change(caller, built, {}, changing, listing));
+  return with_warnings(view(caller, done), found);
+}
+
+Result<std::vector<RevisionView>> SessionService::history(const job::Caller& caller,
+                                                          std::string_view pipeline) {
+  SPDLD_ASSIGN(const pipeline::PipelinePtr current,
+               catalogue_.named(caller.uid, std::string(pipeline)));
+  SPDLD_ASSIGN(const std::vector<store::StoredRevision> revisions,
+               sessions_.deps().store.history(current->id()));
+  const auto jobs = sessions_.table().jobs_on(current->id());
+  std::vector<RevisionView> views;
+  for (const store::StoredRevision& revision : revisions) {
+    const auto runs = jobs.find(revision.version);
+    views.push_back({.version = revision.version,
+                     .applied_unix_ms = revision.applied_unix_ms,
+                     .applied_by = revision.applied_by,
+                     .content_digest = revision.content_digest,
+                     .note = revision.note,
+                     .jobs = runs == jobs.end() ? 0 : runs->second,
+                     .current = revision.version == current->version});
+  }
+  return views;
+}
+
+Result<SwapView> SessionService::rollback(const job::Caller& caller, std::string_view pipeline,
+                                          std::optional<std::uint32_t> version,
+                                          const std::optional<SwapRequest>& jobs,
+                                          const Progress& progress) {
+  SPDLD_ASSIGN(const pipeline::PipelinePtr current,
+               catalogue_.named(caller.uid, std::string(pipeline)));
+  SPDLD_ASSIGN(const std::vector<store::StoredRevision> revisions,
+               sessions_.deps().store.history(current->id()));
+  const std::string name = catalogue_.name_for(caller.uid, current->id());
+  const store::StoredRevision* target = nullptr;
+  if (version) {
+    target = find_revision(revisions, *version);
+    if (target == nullptr)
+      return error(Code::kNotFound, "pipeline '" + name + "' has no version " +
+                                        std::to_string(*version) + ": 'spdlctl get pipelines " +
+                                        name + " --history' lists them");
+  } else {
+    SPDLD_ASSIGN(target, one_further_back(revisions, *current, name));
+  }
+  const pipeline::Catalogue::Progress listing = listing_progress(progress);
+  job::ApplyRequest again = target->request;
+  again.from_loader = false;  // from now on it is applied
+  again.reader = caller;
+  SPDLD_ASSIGN(const pipeline::PipelinePtr built, catalogue_.build(current->owner, again, listing));
+  SPDLD_ASSIGN(const std::vector<std::string> found,
+               sessions_.new_pipelines().check(caller, built, !jobs || !is_run(*built), listing));
+  const std::string note = rollback_note(target->version);
+  std::optional<SwapRequest> changing = jobs;
+  if (changing) changing->again = target->version;
+  SPDLD_ASSIGN(const Swap done,
+               sessions_.swaps().roll_back(caller, built, note, changing, listing));
+  SwapView told = with_warnings(view(caller, done), found);
+  told.repeats = target->version;
+  if (done.dropped) told.repeats = done.unchanged ? 0 : done.pipeline->version;
+  if (changing) return told;
+  SwapRequest would;
+  would.again = target->version;
+  told.pipeline.staying = sessions_.planner().staying(caller, done.pipeline, would, listing);
+  return told;
+}
+
+Result<JobName> SessionService::job_name(const job::Caller& caller, std::string_view job,
+                                         std::string_view pipeline) const {
+  JobName name{.job = std::string(job)};
+  const std::size_t slash = name.job.find('/');
+  if (slash != std::string::npos && catalogue_.is_admin(caller.uid)) {
+    if (const auto user = find_user(name.job.substr(0, slash)))
+      name.of_user = {.uid = *user, .job = name.job.substr(slash + 1)};
+  }
+  if (pipeline.empty()) return name;
+  const std::string text(pipeline);
+  SPDLD_ASSIGN(name.pipelines, catalogue_.known_ids(caller.uid, text));
+  // As everywhere, one's own pipeline hides the shared one; a job may outlive its pipeline.
+  if (!name.pipelines.empty()) {
+    name.pipelines.resize(1);
+  } else {
+    SPDLD_ASSIGN(name.pipelines, catalogue_.ids(caller.uid, text));
+  }
+  return name;
+}
+
+Result<job::JobView> SessionService::create_job(const job::Caller& caller,
+                                                const JobRequest& request,
+                                                const Progress& progress) {
+  return shown_to(catalogue_, caller,
+                  sessions_.operate().create_job(caller, request, listing_progress(progress)));
+}
+
+Result<job::JobView> SessionService::job(const job::Caller& caller, std::string_view job,
+                                         std::string_view pipeline) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(catalogue_, caller, sessions_.reports().job(caller, name));
+}
+
+std::vector<job::JobView> SessionService::jobs(const job::Caller& caller) {
+  return shown_to(catalogue_, caller, sessions_.reports().jobs(caller));
+}
+
+std::vector<job::JobView> SessionService::ended_jobs(const job::Caller& caller) {
+  std::vector<job::JobView> views;
+  for (store::StoredEnd& end : sessions_.reports().ended(caller)) {
+    views.push_back(std::move(end.view));
+    views.back().end = std::move(end.end);
+  }
+  return shown_to(catalogue_, caller, std::move(views));
+}
+
+Result<job::JobView> SessionService::advance_epoch(const job::Caller& caller, std::string_view job,
+                                                   std::string_view pipeline,
+                                                   std::optional<std::uint64_t> to) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(catalogue_, caller, sessions_.operate().advance_epoch(caller, name, to));
+}
+
+Result<job::JobView> SessionService::seek(const job::Caller& caller, std::string_view job,
+                                          std::string_view pipeline, std::uint64_t epoch,
+                                          std::uint64_t step) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(catalogue_, caller, sessions_.operate().seek_job(caller, name, {epoch, step}));
+}
+
+Result<job::JobView> SessionService::resize_job(const job::Caller& caller, std::string_view job,
+                                                std::string_view pipeline,
+                                                std::uint32_t num_shards) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(catalogue_, caller, sessions_.operate().resize_job(caller, name, num_shards));
+}
+
+Result<job::JobView> SessionService::skip(const job::Caller& caller, std::string_view job,
+                                          std::string_view pipeline, std::uint64_t steps) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(catalogue_, caller, sessions_.operate().skip_steps(caller, name, steps));
+}
+
+Result<job::JobView> SessionService::limit_job(const job::Caller& caller, std::string_view job,
+                                               std::string_view pipeline,
+                                               const LimitChange& change) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(catalogue_, caller, sessions_.operate().limit_job(caller, name, change));
+}
+
+Result<DeletedJob> SessionService::delete_job(const job::Caller& caller, std::string_view job,
+                                              std::string_view pipeline) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(catalogue_, caller, sessions_.operate().delete_job(caller, name));
+}
+
+std::vector<SessionView> SessionService::sessions(const job::Caller& caller) {
+  return shown_to(catalogue_, caller, sessions_.reports().sessions(caller));
+}
+
+Status SessionService::evict(const job::Caller& caller, std::uint64_t session,
+                             const std::string& reason) {
+  return sessions_.operate().evict(caller, session, reason);
+}
+
+std::vector<job::StageView> SessionService::stages(const job::Caller& caller) {
+  return shown_to(catalogue_, caller, sessions_.reports().stages(caller));
+}
+
+std::vector<job::StageView> SessionService::ended_stages(const job::Caller& caller) {
+  std::vector<job::StageView> views;
+  for (store::StoredEnd& end : sessions_.reports().ended(caller)) {
+    for (job::StageView& stage : end.stages) views.push_back(std::move(stage));
+  }
+  return shown_to(catalogue_, caller, std::move(views));
+}
+
+std::vector<FailureView> SessionService::failures(const job::Caller& caller,
+                                                  const std::string& job) {
+  return shown_to(catalogue_, caller, sessions_.reports().failures(caller, job));
+}
+
 DataPlaneView SessionService::data_plane() const {
   DataPlaneView view;
-  const delivery::SlotTable::Counts slots = sessions_.slot_counts();
+  const delivery::SlotTable::Counts slots = sessions_.reports().slot_counts();
   view.slots_free = slots.free;
   view.slots_loaned = slots.loaned;
   view.slots_ready = slots.ready;
@@ -458,7 +575,7 @@ DataPlaneView SessionService::data_plane() const {
 
 DaemonView SessionService::daemon(const job::Caller& caller) {
   const SessionsDeps& deps = sessions_.deps();
-  const Sessions::Totals totals = sessions_.totals();
+  const Reports::Totals totals = sessions_.reports().totals();
   DaemonView view{.version = facts_.version,
                   .pid = getpid(),
                   .uptime_s = std::chrono::duration<double>(deps.clock.now() - started_).count(),
@@ -479,7 +596,8 @@ DaemonView SessionService::daemon(const job::Caller& caller) {
                   .warnings = deps.store.warnings()};
   for (std::string& warning : catalogue_.warnings(caller.uid))
     view.warnings.push_back(std::move(warning));
-  for (std::string& warning : sessions_.warnings()) view.warnings.push_back(std::move(warning));
+  for (std::string& warning : sessions_.keeper().warnings())
+    view.warnings.push_back(std::move(warning));
   view.data = data_plane();
   view.gpus = gpus();
   view.gpu_driver = deps.devices.driver_text();
@@ -490,6 +608,58 @@ DaemonView SessionService::daemon(const job::Caller& caller) {
   MutexLock lock(mutex_);
   view.warnings.insert(view.warnings.end(), warnings_.begin(), warnings_.end());
   return view;
+}
+
+std::vector<UserView> SessionService::users(const job::Caller& caller,
+                                            const std::set<uid_t>& also) {
+  std::map<uid_t, UserView> users;
+  users[caller.uid];
+  for (const uid_t uid : also) users[uid];
+  const delivery::DataServer* const data = data_.load(std::memory_order_acquire);
+  if (data != nullptr) {
+    for (const auto& [uid, use] : data->users()) {
+      users[uid].connections.used = use.connections;
+      users[uid].unattached_bytes.used = use.unattached_bytes;
+      users[uid].unread_bytes.used = use.unread_bytes;
+    }
+  }
+  for (const auto& [uid, taken] : catalogue_.listings().users())
+    users[uid].listings.used = static_cast<std::uint64_t>(taken);
+  if (const BufferMemory* const buffers = catalogue_.buffers()) {
+    for (const auto& [uid, bytes] : buffers->used()) users[uid].file_bytes.used = bytes;
+  }
+  for (const auto& [uid, bytes] : catalogue_.listing_memory().used())
+    users[uid].listing_bytes.used = bytes;
+  for (const auto& [uid, applied] : catalogue_.applied_by_users())
+    users[uid].pipelines.used = applied;
+  const SessionsDeps& deps = sessions_.deps();
+  for (const auto& [uid, bytes] : deps.budget.used_by_users()) users[uid].arena_bytes.used = bytes;
+  sessions_.reports().count_users(users);
+  for (const auto& [uid, waiting] : sessions_.attacher().waiting())
+    users[uid].attaches.used = waiting;
+
+  std::vector<UserView> views;
+  for (auto& [uid, user] : users) {
+    if (uid != caller.uid && !catalogue_.is_admin(caller.uid)) continue;
+    user.uid = uid;
+    user.arena_bytes.limit = deps.budget.share_bytes(uid);
+    if (const BufferMemory* const buffers = catalogue_.buffers())
+      user.file_bytes.limit = buffers->limit();
+    user.listing_bytes.limit = catalogue_.listing_memory().limit(uid);
+    user.listings.limit = static_cast<std::uint64_t>(catalogue_.listings().most_per_user());
+    if (!catalogue_.trusted().contains(uid)) {
+      user.pipelines.limit = catalogue_.pipelines_per_user();
+      user.jobs.limit = deps.jobs_per_user;
+    }
+    if (data != nullptr) {
+      const delivery::DataServerOptions& options = data->options();
+      user.connections.limit = options.connections.per_user;
+      user.unattached_bytes.limit = options.max_unattached_bytes_per_uid;
+      user.unread_bytes.limit = options.max_unread_bytes_per_uid;
+    }
+    views.push_back(user);
+  }
+  return views;
 }
 
 }  // namespace spdld::session

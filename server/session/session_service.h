@@ -10,10 +10,8 @@
 #include <vector>
 
 #include "delivery/data_server.h"
-#include "engine/plan/plan_facts.h"
 #include "session/service.h"
 #include "session/sessions.h"
-#include "session/swaps.h"
 #include "session/views.h"
 
 namespace spdld::session {
@@ -30,13 +28,13 @@ class SessionService final : public Service {
 
   SessionService(Sessions& sessions, Facts facts);
 
-  // Applies what an earlier daemon was given, and then `files`, each as if its owner had done it.
-  // What fails is logged and named in daemon().warnings; the others are applied all the same.
-  void restore(const std::vector<std::string>& files);
-  // Applies files again, in the same way.
+  // Takes over pipelines and declared jobs of an earlier daemon, each as if its owner had applied
+  // it. One that fails is logged and named in daemon().warnings.
+  void restore();
+  // Applies files, or applies them again, in the same way.
   void reload(const std::vector<std::string>& files);
-  // Whose counters daemon() and users() tell from now on; null: of none. It outlives the calls
-  // until then.
+  // The server with the counters for daemon() and users() from now on; null: none. The server
+  // must live until the next watch().
   void watch(const delivery::DataServer* data) { data_.store(data, std::memory_order_release); }
 
   Result<PipelineView> apply(const job::Caller& caller, const job::ApplyRequest& request,
@@ -58,7 +56,8 @@ class SessionService final : public Service {
   Result<PipelineView> pipeline(const job::Caller& caller, std::string_view name) override;
   std::vector<PipelineView> pipelines(const job::Caller& caller) override;
   Result<std::string> pipeline_text(const job::Caller& caller, std::string_view name) override;
-  Result<ClassesView> classes(const job::Caller& caller, std::string_view pipeline) override;
+  Result<ClassesView> classes(const job::Caller& caller, std::string_view pipeline,
+                              const Progress& progress) override;
   Status delete_pipeline(const job::Caller& caller, std::string_view name) override;
 
   Result<job::JobView> create_job(const job::Caller& caller, const JobRequest& request,
@@ -93,26 +92,13 @@ class SessionService final : public Service {
   std::vector<FailureView> failures(const job::Caller& caller, const std::string& job) override;
 
  private:
-  // How far a listing has come, told to who called; `progress` outlives it.
+  // Passes the progress of a listing on to the caller's `progress`, which outlives it.
   static pipeline::Catalogue::Progress listing_progress(const Progress& progress);
-  // Of what the caller submits, and may read.
+  // Builds the pipeline that the caller submits; reads with the caller's rights.
   Result<pipeline::PipelinePtr> build(const job::Caller& caller, job::ApplyRequest request,
                                       const pipeline::Catalogue::Progress& progress);
-  // Of one consumer of the plan, with as many credits as the plan gives.
   std::vector<GpuView> gpus() const;
-  std::optional<engine::PlanFacts::OnGpu> on_gpu(const engine::Plan& plan) const;
-  delivery::ArenaShape arena_shape(const engine::Plan& plan) const;
-  // What is found out before a pipeline takes the place of another one; of one that is there
-  // already, nothing. Where jobs change to it, they make a batch of it themselves. Returns what the
-  // caller should know though nothing failed.
-  Result<std::vector<std::string>> check_new(const job::Caller& caller,
-                                             const pipeline::PipelinePtr& built, bool makes_batch,
-                                             const pipeline::Catalogue::Progress& progress);
   bool is_run(const pipeline::PipelineVersion& pipeline) const;  // by any job
-  // kResourceExhausted if no consumer that takes it as it stands could ever be given its arena.
-  Status check_fits(const job::Caller& caller, const engine::Plan& plan) const;
-  // The same of its slots on a GPU; a warning, if it may do without.
-  Result<std::vector<std::string>> check_fits_gpu(const engine::Plan& plan) const;
   Result<JobName> job_name(const job::Caller& caller, std::string_view job,
                            std::string_view pipeline) const;
   PipelineView view(const job::Caller& caller, const pipeline::PipelineVersion& pipeline) const;
@@ -124,7 +110,6 @@ class SessionService final : public Service {
 
   Sessions& sessions_;
   pipeline::Catalogue& catalogue_;
-  Swaps swaps_;
   const Facts facts_;
   std::atomic<const delivery::DataServer*> data_ = nullptr;
   const std::chrono::nanoseconds started_;

@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
 #include "base/log.h"
 #include "session/about.h"
 
 namespace spdld::session {
 namespace {
 
-constexpr int kAttachThreads = 5;  // one user has at most one less
+constexpr std::size_t kChangesOfUser = 8;  // at once, each of another job: as many as trials
 
 // How a session ended whose consumer did not say so.
 std::string parting_of(delivery::CloseCause cause) {
@@ -30,52 +29,68 @@ std::string parting_of(delivery::CloseCause cause) {
 Sessions::Sessions(SessionsDeps deps)
     : deps_(deps),
       trials_(deps.executor, deps.clock),
-      started_(deps.clock.now()),
       streams_(deps.executor, deps.arenas, deps.arena_kind, deps.clock),
-      closed_unused_at_(started_),
-      slow_("spdld-attach", kAttachThreads),
-      applying_("spdld-apply", 1),
-      queries_("spdld-query", 2),
-      keeper_("spdld-keep", 1) {
+      table_(deps_, streams_),
+      records_(deps_, table_, streams_),
+      keeper_(deps_, table_),
+      changes_(deps_, table_),
+      operator_(deps_, table_, records_, changes_, keeper_),
+      gpus_(deps.devices, table_),
+      planner_(deps_, table_, records_, trials_, gpus_),
+      swaps_(deps_, table_, keeper_, planner_, gpus_),
+      new_pipelines_(deps_, trials_),
+      changing_("spdld-apply", kChangesOfUser),
+      pipelines_(deps_, table_, records_, keeper_, new_pipelines_, swaps_, changing_),
+      reports_(deps_, table_),
+      queries_(deps_, table_),
+      applies_(deps_, table_, planner_, swaps_, changing_),
+      attacher_({.deps = deps_,
+                 .table = table_,
+                 .records = records_,
+                 .streams = streams_,
+                 .router = router_,
+                 .keeper = keeper_,
+                 .operators = operator_,
+                 .pipelines = pipelines_,
+                 .gpus = gpus_}) {
   deps_.catalogue.set_letting_go([this] { streams_.drop_ended(); });
 }
 
-Sessions::~Sessions() { stop(); }
+Sessions::~Sessions() {
+  stop();
+  deps_.catalogue.set_letting_go(nullptr);  // a listing may still come back
+}
 
 void Sessions::suspend() {
   {
-    MutexLock lock(mutex_);
-    suspended_ = true;
+    MutexLock lock(table_.mutex());
+    table_.suspend();
   }
-  keep();
+  keeper_.keep();
 }
 
 void Sessions::stop() {
   queries_.stop();
-  applying_.stop();
-  slow_.stop();
+  changing_.stop();
+  attacher_.stop();
   keeper_.stop();
-  keep();  // where everybody was, for the next daemon
+  keeper_.keep();  // where everybody was, for the next daemon
   std::vector<std::shared_ptr<Consumer>> consumers;
   {
-    MutexLock lock(mutex_);
-    for (const auto& [id, session] : sessions_) {
+    MutexLock lock(table_.mutex());
+    for (const auto& [id, session] : table_.sessions()) {
+      session->asker.reset();
       if (session->consumer != nullptr) consumers.push_back(session->consumer);
     }
   }
   for (const auto& consumer : consumers) consumer->end(true);
 }
 
-std::vector<std::string> Sessions::warnings() const {
-  MutexLock lock(mutex_);
-  if (keep_failed_.ok()) return {};
-  return {"where jobs are is not kept: " + keep_failed_.message()};
-}
-
 std::size_t Sessions::attached() const {
-  MutexLock lock(mutex_);
-  return static_cast<std::size_t>(std::count_if(
-      sessions_.begin(), sessions_.end(), [](const auto& entry) { return !entry.second->closed; }));
+  MutexLock lock(table_.mutex());
+  return static_cast<std::size_t>(
+      std::count_if(table_.sessions().begin(), table_.sessions().end(),
+                    [](const auto& entry) { return !entry.second->closed; }));
 }
 
 void Sessions::heartbeat() {
@@ -88,16 +103,33 @@ void Sessions::heartbeat() {
   };
   std::vector<Waiting> live;
   std::vector<SessionPtr> queued;
-  std::vector<SessionPtr> applying;
+  const std::vector<SessionPtr> applying = applies_.waiting();
+  struct Listing {
+    SessionPtr session;
+    pipeline::ListingAsker::Doing doing;
+    bool comes_on = false;  // since the last time
+  };
+  std::vector<Listing> listing;
   {
-    MutexLock lock(mutex_);
-    applying.assign(applies_.begin(), applies_.end());
-    for (const auto& [id, session] : sessions_) {
+    MutexLock lock(table_.mutex());
+    for (const auto& [id, session] : table_.sessions()) {
       if (session->closed) continue;
       if (session->queued) queued.push_back(session);
-      if (session->consumer == nullptr) continue;
-      const job::StepAt next = session->consumer->view().next;
-      const engine::Run& run = *session->job->state.timeline.phase(next)->run;
+      if (session->consumer == nullptr) {
+        if (session->asker == nullptr) continue;
+        const auto doing = session->asker->doing();
+        const bool comes_on = std::exchange(session->seen_doing, doing) != doing;
+        using State = pipeline::ListingAsker::Doing::State;
+        if (doing.state != State::kNothing)
+          listing.push_back({.session = session,
+                             .doing = doing,
+                             .comes_on = comes_on || doing.state == State::kWaits});
+        continue;
+      }
+      const Consumer::View view = session->consumer->view();
+      const Job::Standing standing{
+          .turn = view.progress.sent, .own = view.own, .at = view.progress.next};
+      const engine::Run& run = *session->job->phase_at(standing)->run;
       const std::uint64_t tasks = run.fetch_stats().tasks() + run.process_stats().tasks();
       const bool works = std::exchange(session->seen_tasks, tasks) != tasks;
       Waiting& waiting = live.emplace_back();
@@ -111,13 +143,21 @@ void Sessions::heartbeat() {
       waiting.comes_on = moves || (works && !headway.own);
       waiting.stands_at = std::move(headway.doing);
     }
-    for (const auto& [key, job] : jobs_) {
+    for (const auto& [key, job] : table_.jobs()) {
       for (const Job::WaitingAttach& attach : job->waiting)
         attach.session->connection->send_progress(0, 0, attach.reason);
     }
   }
   for (const SessionPtr& session : queued)
     session->connection->send_progress(0, 0, "other consumers attach first");
+  for (const Listing& waiting : listing) {
+    delivery::Connection& connection = *waiting.session->connection;
+    if (waiting.comes_on) {
+      connection.send_progress(waiting.doing.items, 0, waiting.doing.what);
+    } else {
+      connection.send_standstill(waiting.doing.what);
+    }
+  }
   for (const SessionPtr& session : applying)
     session->connection->send_progress(0, 0, "the change of the pipeline is being prepared");
   for (const Waiting& waiting : live) {
@@ -139,94 +179,73 @@ void Sessions::heartbeat() {
 }
 
 void Sessions::tick() {
-  {
-    MutexLock lock(mutex_);
-    take_rates();
-  }
-  if (will_tick_.exchange(true)) return;  // the disk is slow: one waits already
-  keeper_.post([this] {
-    will_tick_ = false;
+  reports_.take_rates();
+  attacher_.attach_again_for_room();
+  keeper_.tick([this] {
     streams_.tick();
-    class_texts_.forget_gone();
-    keep();
-    close_unused();
+    queries_.forget_texts();
   });
-}
-
-void Sessions::keep_soon() {
-  if (will_keep_.exchange(true)) return;
-  keeper_.post([this] {
-    will_keep_ = false;
-    keep();
-  });
-}
-
-SessionPtr Sessions::find(std::uint64_t id) const {
-  MutexLock lock(mutex_);
-  const auto found = sessions_.find(id);
-  return found == sessions_.end() ? nullptr : found->second;
-}
-
-std::shared_ptr<Consumer> Sessions::consumer_of(const delivery::Connection& connection) const {
-  MutexLock lock(routes_mutex_);
-  const auto found = routes_.find(connection.id());
-  return found == routes_.end() ? nullptr : found->second;
 }
 
 void Sessions::attach(const delivery::ConnectionPtr& connection, delivery::AttachRequest request) {
-  const auto session = std::make_shared<Session>(connection, request);
-  {
-    MutexLock lock(mutex_);
-    sessions_[session->id] = session;
-  }
-  slow_.post(connection->peer().uid,
-             [this, session, request = std::move(request)] { attach_slowly(session, request); });
+  attacher_.attach(connection, request);
+}
+
+void Sessions::query(delivery::Connection& connection, const delivery::QueryRequest& request) {
+  queries_.ask(connection, request);
+}
+
+void Sessions::apply(delivery::Connection& connection, const delivery::ApplyWish& wish) {
+  applies_.apply(connection, wish);
 }
 
 void Sessions::release(delivery::Connection& connection, std::uint64_t lease) {
-  if (const auto consumer = consumer_of(connection)) consumer->release(lease);
+  if (const auto consumer = router_.find(connection)) consumer->release(lease);
+}
+
+void Sessions::handed(delivery::Connection& connection, const delivery::HandedNotice& notice) {
+  if (const auto consumer = router_.find(connection)) consumer->handed(notice.turn);
 }
 
 void Sessions::waited(delivery::Connection& connection, const delivery::WaitedNotice& notice) {
-  if (const auto consumer = consumer_of(connection)) consumer->note_waited(notice);
+  if (const auto consumer = router_.find(connection)) consumer->note_waited(notice);
 }
 
 void Sessions::seek(delivery::Connection& connection, const delivery::SeekRequest& request) {
-  const auto consumer = consumer_of(connection);
+  const auto consumer = router_.find(connection);
   if (consumer == nullptr) return;
-  Status sought = consumer->seek({request.to.epoch, request.to.step}, request.to.position,
-                                 request.skip, request.serial);
+  const Status sought = consumer->seek(request);
   if (!sought.ok()) connection.fail(sought.with_context("seek"));
 }
 
 void Sessions::detach(delivery::Connection& connection) {
-  const SessionPtr session = find(connection);
+  const SessionPtr session = table_.find(connection.id());
   if (session == nullptr) return;
   std::shared_ptr<Consumer> consumer;
   {
-    MutexLock lock(mutex_);
+    MutexLock lock(table_.mutex());
     consumer = session->consumer;
   }
   // First, so that what is kept of the job knows that nobody waits for this one any more.
   if (consumer != nullptr) consumer->end(false);
   bool replicated = false;
   {
-    MutexLock lock(mutex_);
+    MutexLock lock(table_.mutex());
     session->parting = "closed by its client";
-    leave(session, true);
+    table_.leave(session, true);
     replicated = session->job != nullptr && session->job->replicas > 1;
   }
-  if (replicated) keep_soon();  // another daemon would wait for it
+  if (replicated) keeper_.keep_soon();  // another daemon would wait for it
 }
 
 void Sessions::closed(delivery::Connection& connection, delivery::CloseCause cause) {
-  const SessionPtr session = find(connection);
+  const SessionPtr session = table_.find(connection.id());
   if (session == nullptr) return;
   std::shared_ptr<Consumer> consumer;
   std::string parting;
   std::optional<job::JobKey> job;
   {
-    MutexLock lock(mutex_);
+    MutexLock lock(table_.mutex());
     if (session->parting.empty()) session->parting = parting_of(cause);
     parting = session->parting;
     if (session->job != nullptr) job = session->job->key;
@@ -239,8 +258,8 @@ void Sessions::closed(delivery::Connection& connection, delivery::CloseCause cau
     consumer->retire();
   }
   {
-    MutexLock lock(mutex_);
-    leave(session);
+    MutexLock lock(table_.mutex());
+    table_.leave(session);
   }
   log::About line = job ? about(*job) : log::About{};
   line.session = session->id;
@@ -250,136 +269,17 @@ void Sessions::closed(delivery::Connection& connection, delivery::CloseCause cau
 }
 
 void Sessions::exited(delivery::Connection& connection) {
-  SessionPtr session;
-  std::shared_ptr<Consumer> consumer;
-  {
-    MutexLock lock(mutex_);
-    const auto found = sessions_.find(connection.id());
-    if (found == sessions_.end()) return;
-    session = found->second;
-    sessions_.erase(found);
-    consumer = session->consumer;
-    if (consumer != nullptr) {
-      const Consumer::View view = consumer->view();
-      past_.batches += view.batches;
-      past_.rows += view.rows;
-    }
-  }
-  {
-    MutexLock lock(routes_mutex_);  // an attach that was still under way gives out no other now
-    routes_.erase(connection.id());
-    queries_of_.erase(connection.id());
-  }
-  if (consumer != nullptr) consumer->reclaim();
-}
-
-// The place is free for another consumer; a job that nobody declared ends with its last one.
-void Sessions::leave(const SessionPtr& session, bool done) {
-  session->closed = true;
-  session->gpu.reset();  // there will be no consumer to have it
-  if (session->job == nullptr) return stop_waiting(session);
-  Job& job = *session->job;
-  const auto held = job.members.find(session->member);
-  if (held == job.members.end() || held->second != session) return;
-  job.note_left(*session, done);
-  if (!done) job.last_parting = session->parting;
-  if (session->consumer != nullptr && !suspended_) job.record_is_old = true;
-  job.members.erase(held);
-  if (job.members.empty()) end_job(session->job);
-}
-
-void Sessions::end_job(const JobPtr& ended) {
-  Job& job = *ended;
-  if (job.being_written) return;  // end_change() does it
-  // All have said good-bye: what their run was yet to do is no matter of the next one.
-  if (!job.membership.expected() && job.membership.anyone_left() && job.membership.all_done())
-    job.state.moves.clear();
-  if (job.declared || job.changes() || !runs(ended)) return;
-  job.settle_moves();
-  if (job.membership.anyone_left()) {
-    store::StoredEnd end{.end = job.end(), .view = job.view(), .stages = stages_of(job)};
-    end.view.ledger.at = job.acknowledged().at;
-    end.view.rows_per_s.reset();
-    for (job::StageView& stage : end.stages) {
-      stage.in_flight = 0;
-      stage.rows_per_s.reset();
-      stage.busy_share.reset();
-    }
-    end.view.shards.clear();
-    end.view.phases.clear();
-    log::info(about(job.key), "job '{}' on pipeline '{}' ended at {}: {}", job.key.job,
-              job.key.pipeline, place_text(end.end.at), end.end.how);
-    if (job.is_private) {
-      keep_privately(job, std::move(end));
-    } else {
-      ended_positions_.push_back(job.stored_position(job.acknowledged()));
-      if (!suspended_) {
-        push_ended(job);
-        ended_jobs_.back().end = std::move(end);
-      }
-    }
-  }
-  drop_job(ended);
-}
-
-void Sessions::push_ended(const Job& job) {
-  ended_jobs_.push_back(job.stored());
-  ended_jobs_.back().failures = job.failures.behind(job.failures_kept);
-  ended_jobs_.back().replaced = job.failures.replaced_behind(job.replaced_kept);
-}
-
-void Sessions::drop_job(const JobPtr& job) {
-  for (const pipeline::PhasePtr& phase : job->phases()) {
-    if (phase->cache_use != nullptr) phase->cache_use->end();
-  }
-  streams_.forget(job->tag);
-  jobs_.erase(job->key);
-  attach_again_waiting(*job);
-}
-
-void Sessions::drop_if_unused(const JobPtr& job) {
-  if (job->members.empty() && !job->declared && !job->changes()) drop_job(job);
-}
-
-void Sessions::keep_privately(const Job& job, store::StoredEnd end) {
-  ended_privately_.push_back(
-      {.key = job.key, .end = std::move(end), .failures = job.failures.recent()});
-  const auto own = [&](const EndedPrivately& ended) { return ended.key.uid == job.key.uid; };
-  const auto of_user = static_cast<std::size_t>(
-      std::count_if(ended_privately_.begin(), ended_privately_.end(), own));
-  if (of_user > kMostEndedPrivatelyOfUser)
-    ended_privately_.erase(std::find_if(ended_privately_.begin(), ended_privately_.end(), own));
-  if (ended_privately_.size() > kMostEndedPrivately) ended_privately_.pop_front();
-}
-
-bool Sessions::visible(const job::Caller& caller, const job::JobKey& key) const {
-  return caller.uid == key.uid || deps_.catalogue.is_admin(caller.uid);
-}
-
-std::optional<uid_t> Sessions::owner_seen_by(const job::Caller& caller) const {
-  if (deps_.catalogue.is_admin(caller.uid)) return std::nullopt;
-  return caller.uid;
-}
-
-std::map<std::uint32_t, std::uint32_t> Sessions::jobs_on(const std::string& pipeline) const {
-  MutexLock lock(mutex_);
-  std::map<std::uint32_t, std::uint32_t> by_version;
-  for (const auto& [key, job] : jobs_) {
-    if (key.pipeline == pipeline) ++by_version[job->phase().version()];
-  }
-  return by_version;
-}
-
-bool Sessions::has_other_phase(const pipeline::Phase& phase) const {
-  MutexLock lock(mutex_);
-  const std::string id = phase.pipeline->id();
-  for (const auto& [key, job] : jobs_) {
-    if (key.pipeline != id) continue;
-    for (const stream::Timeline::Cut& cut : job->state.timeline.cuts()) {
-      if (cut.phase.get() != &phase && cut.phase->version() == phase.version()) return true;
-    }
-  }
-  return false;
+  SessionPtr session = table_.remove(connection.id());
+  if (session == nullptr) return;
+  // An attach that was still under way gives out no other now.
+  std::shared_ptr<Consumer> consumer = router_.remove(connection.id());
+  queries_.forget(connection.id());
+  if (consumer == nullptr) return;
+  consumer->reclaim();
+  const delivery::DeviceMemoryPtr gpu = consumer->gpu();
+  consumer.reset();
+  session.reset();
+  if (gpu != nullptr) attacher_.left_gpu(gpu);
 }
 
 }  // namespace spdld::session

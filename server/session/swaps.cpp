@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/swaps.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/text/counted.h"
-#include "session/records.h"
+#include "session/about.h"
+#include "session/job_records.h"
+#include "session/swap_place.h"
 
 namespace spdld::session {
 namespace {
@@ -30,7 +33,128 @@ std::string applied_for(const Job& job) { return "for job '" + job.key.job + "'"
 
 }  // namespace
 
-Swaps::Swaps(Sessions& sessions) : sessions_(sessions) {}
+Status Swaps::begin(PlannedSwap& swap, const SwapAt& at) {
+  Job& job = *swap.job;
+  if (!table_.runs(swap.job))
+    return Status(Code::kAborted,
+                  "job '" + job.key.job + "' has ended while its swap was prepared");
+  if (swap.base != job.state.plan->last_phase()) return changed_meanwhile(swap);
+  // A rank asks again.
+  if (!swap.tuned)
+    SPDLD_TRY(table_.check_settled(
+        job, swap.by_consumer ? Code::kUnavailable : Code::kFailedPrecondition));
+  swap.change = begin_change(table_, swap.job);
+  swap.change->from = hold(job);
+  return place_swap(swap, at, *swap.change);
+}
+
+std::vector<Swaps::Unopened> Swaps::unopened(const std::vector<PlannedSwap>& swaps) {
+  std::vector<Unopened> unopened;
+  for (const PlannedSwap& swap : swaps) {
+    for (const auto& [member, session] : swap.job->members) {
+      if (!has_opened_gpu(*session, *swap.phase)) unopened.push_back({session, swap.phase});
+    }
+  }
+  return unopened;
+}
+
+Status Swaps::prepare(std::vector<PlannedSwap>& swaps, const SwapAt& at,
+                      stream::DeviceReserve& reserve) {
+  Status ready;
+  for (PlannedSwap& swap : swaps) {
+    // The reserve is to hear of all that it lacks.
+    if (!ready.ok() && !reserve.lacks()) break;
+    Status made = begin(swap, at);
+    if (made.ok()) made = session::prepare(*swap.change, reserve);
+    if (ready.ok()) ready = std::move(made);
+  }
+  return ready;
+}
+
+void Swaps::end(std::vector<PlannedSwap>& swaps, const Status& written) {
+  for (PlannedSwap& swap : swaps) {
+    if (!swap.change) continue;
+    const bool renames = written.ok() && swap.change->from == job::kNoTurn;
+    const bool changes = written.ok() && swap.change->from != job::kNoTurn && !swap.drops();
+    end_change(table_, *swap.change, written);
+    swap.change.reset();
+    const pipeline::PipelineVersion& pipeline = *swap.phase->pipeline;
+    if (renames)
+      deps_.executor.tune(*swap.phase->run, pipeline.plan->fetch.concurrency,
+                          pipeline.plan->process.concurrency);
+    if (changes)
+      log::info(about(swap.job->key), "job '{}' runs version {} of pipeline '{}' from {} on",
+                swap.job->key.job, swap.phase->version(), swap.job->key.pipeline,
+                place_text(swap.from));
+  }
+}
+
+Status Swaps::carry_out(std::vector<PlannedSwap>& swaps, const SwapAt& at, const Writing& write) {
+  stream::DeviceReserve reserve;
+  while (true) {
+    std::vector<Unopened> late;
+    {
+      MutexLock writing(table_.records());
+      std::vector<store::StoredJob> records;
+      {
+        MutexLock lock(table_.mutex());
+        late = unopened(swaps);
+        const std::vector<PlannedSwap> planned = swaps;
+        Status ready = late.empty() ? prepare(swaps, at, reserve) : Status();
+        if (!ready.ok()) {
+          end(swaps, ready);
+          if (!reserve.lacks()) return ready;
+          swaps = planned;
+        }
+        for (const PlannedSwap& swap : swaps) {
+          if (!swap.change || swap.job->is_private) continue;
+          records.push_back(stored_after(*swap.change));
+          records.back().kept_unix_ms = unix_ms();
+        }
+      }
+      if (late.empty() && !reserve.lacks()) {
+        SPDLD_FAILPOINT("session.swap.commit");
+        Status written;
+        {
+          MutexLock lock(table_.mutex());
+          for (const PlannedSwap& swap : swaps) {
+            if (written.ok() && swap.change) written = check_prepared(*swap.change);
+          }
+        }
+        if (written.ok()) written = write(records);
+        SPDLD_FAILPOINT("session.swap.committed");
+        MutexLock lock(table_.mutex());
+        end(swaps, written);
+        return written;
+      }
+    }
+    reserve.fill();
+    for (const Unopened& one : late) SPDLD_TRY(gpus_.open(one.session, *one.phase));
+  }
+}
+
+Status Swaps::look_ahead(std::vector<PlannedSwap>& swaps, const SwapAt& at) {
+  MutexLock writing(table_.records());
+  MutexLock lock(table_.mutex());
+  for (PlannedSwap& swap : swaps) {
+    Status placed = begin(swap, at);
+    if (placed.ok()) {
+      const Job& job = *swap.job;
+      swap.outlook = SwapOutlook{.version_before = job.phase().version(),
+                                 .frontier = swap.there.at(),
+                                 .steps_per_epoch = job.schedule().steps_per_epoch(swap.there),
+                                 .steps_per_s = pace_of(job),
+                                 .known = swap.known};
+    }
+    if (swap.change) {
+      swap.change->from = job::kNoTurn;
+      end_change(table_, *swap.change, Status(Code::kCancelled, "only asked for"));
+      swap.change.reset();
+    }
+    SPDLD_TRY(placed);
+  }
+  return {};
+}
 
 Swap Swaps::outcome(const Planned& planned) {
   Swap swap{.pipeline = planned.pipeline};
@@ -52,22 +176,21 @@ Result<Swaps::Planned> Swaps::plan(const job::Caller& caller, const pipeline::Pi
                                    const std::optional<SwapRequest>& jobs,
                                    const pipeline::Catalogue::Progress& progress) {
   Planned planned{.caller = caller.uid, .pipeline = nullptr, .swaps = {}};
-  SPDLD_ASSIGN(planned.pipeline, sessions_.deps().catalogue.numbered(caller.uid, built));
+  SPDLD_ASSIGN(planned.pipeline, deps_.catalogue.numbered(caller.uid, built));
   if (!jobs) return planned;
-  SPDLD_ASSIGN(planned.swaps, sessions_.plan_swaps(caller, planned.pipeline, *jobs, progress));
+  SPDLD_ASSIGN(planned.swaps, planner_.plan(caller, planned.pipeline, *jobs, progress));
   return planned;
 }
 
 bool Swaps::is_current(const pipeline::PipelineVersion& pipeline) const {
-  const pipeline::PipelinePtr current = sessions_.deps().catalogue.find(pipeline.id());
+  const pipeline::PipelinePtr current = deps_.catalogue.find(pipeline.id());
   return current != nullptr && current->version == pipeline.version;
 }
 
 Status Swaps::check_planned(const Planned& planned) const {
   const pipeline::PipelineVersion& pipeline = *planned.pipeline;
-  SPDLD_ASSIGN(
-      const pipeline::PipelinePtr now,
-      sessions_.deps().catalogue.numbered(planned.caller, planned.pipeline, pipeline.version));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr now,
+               deps_.catalogue.numbered(planned.caller, planned.pipeline, pipeline.version));
   if (now->version == pipeline.version) return {};
   return Status(Code::kAborted, "pipeline '" + pipeline.id() + "' has become version " +
                                     std::to_string(now->version - 1) +
@@ -75,128 +198,132 @@ Status Swaps::check_planned(const Planned& planned) const {
                                     "look at it, and apply again if this is still wanted");
 }
 
-// Decided once it is on disk; what follows cannot fail.
-Result<Swap> Swaps::carry_out(const Planned& planned, std::string note) {
+Status Swaps::put(const Planned& planned, const std::string& note,
+                  const std::vector<store::StoredJob>& jobs, bool& unchanged) {
   const pipeline::PipelineVersion& pipeline = *planned.pipeline;
-  pipeline::Catalogue& catalogue = sessions_.deps().catalogue;
-  MutexLock writing(sessions_.records());
-  (void)sessions_.keep_brought();
+  (void)keeper_.keep_brought(table_);
   // Whether it may be put is found out before it is on disk.
-  Status kept = check_planned(planned);
-  SPDLD_FAILPOINT("session.swap.commit");
-  if (kept.ok()) kept = sessions_.check_prepared(planned.swaps);
-  if (kept.ok())
-    kept = sessions_.deps().store.put_pipeline(
-        stored_pipeline(pipeline), stored_revision(pipeline, planned.caller, std::move(note)),
-        sessions_.stored_after(planned.swaps));
-  SPDLD_FAILPOINT("session.swap.committed");
-  const bool unchanged = is_current(pipeline);
-  if (kept.ok()) {
-    if (auto put = catalogue.put(planned.caller, planned.pipeline, pipeline.version); !put)
-      kept = std::move(put).error();
-  }
-  if (!kept.ok()) {
-    sessions_.abort_swaps(planned.swaps);
+  SPDLD_TRY(check_planned(planned));
+  SPDLD_TRY(deps_.store.put_pipeline(stored_pipeline(pipeline),
+                                     stored_revision(pipeline, planned.caller, note), jobs));
+  unchanged = is_current(pipeline);
+  const auto put = deps_.catalogue.put(planned.caller, planned.pipeline, pipeline.version);
+  return put ? Status() : put.error();
+}
+
+Result<Swap> Swaps::carry_out(Planned& planned, const SwapAt& at, const std::string& note,
+                              const std::optional<Drop>& drop) {
+  const pipeline::PipelineVersion& pipeline = *planned.pipeline;
+  const std::string id = pipeline.id();
+  pipeline::PipelinePtr current = planned.pipeline;
+  bool unchanged = false, dropped = false, takes_back = false;
+  const Status kept = carry_out(
+      planned.swaps, at,
+      [&](const std::vector<store::StoredJob>& jobs) SPDLD_REQUIRES(table_.records()) -> Status {
+        // Batches of the change may have been made since this was planned.
+        dropped = drop && planned.swaps.front().drops();
+        if (!dropped) return put(planned, note, jobs, unchanged);
+        (void)keeper_.keep_brought(table_);
+        current = deps_.catalogue.find(id);
+        if (current == nullptr) return {Code::kAborted, "it was deleted meanwhile"};
+        const pipeline::Phase& base = *planned.swaps.front().base;
+        takes_back =
+            drop->before != nullptr && is_current(*base.pipeline) && !table_.has_other_phase(base);
+        unchanged = !takes_back;
+        if (!takes_back) return deps_.store.put_jobs(jobs);
+        current = drop->before;
+        return deps_.store.take_back(stored_pipeline(*current), jobs);
+      });
+  if (!kept.ok())
     return tl::unexpected<Status>(
-        kept.with_context("pipeline '" + pipeline.id() + "' and its jobs stay as they are"));
-  }
-  sessions_.commit_swaps(planned.swaps);
+        kept.with_context("pipeline '" + id + "' and its jobs stay as they are"));
+  if (takes_back) deps_.catalogue.take_back(current);
   Swap done = outcome(planned);
+  done.pipeline = current;
   done.unchanged = unchanged;
-  if (!done.unchanged || !planned.swaps.empty())
-    log::info({.pipeline = pipeline.id(), .uid = planned.caller},
-              "pipeline '{}' version {}: {}, applied by uid {} for new jobs and {}", pipeline.id(),
+  done.dropped = dropped;
+  const log::About about{.pipeline = id, .uid = planned.caller};
+  if (dropped)
+    log::info(about,
+              "pipeline '{}' is at version {}: the change of job '{}' to version {} is dropped by "
+              "uid {}",
+              id, current->version, planned.swaps.front().job->key.job,
+              planned.swaps.front().base->version(), planned.caller);
+  else if (!unchanged || !planned.swaps.empty())
+    log::info(about, "pipeline '{}' version {}: {}, applied by uid {} for new jobs and {}", id,
               pipeline.version, counted(pipeline.source->size(), "item"), planned.caller,
               counted(planned.swaps.size(), "running job"));
   return done;
 }
 
+Result<Swap> Swaps::plan_and(const CarryingOut& carry_out, const job::Caller& caller,
+                             const pipeline::PipelinePtr& built,
+                             const std::optional<SwapRequest>& jobs,
+                             const pipeline::Catalogue::Progress& progress) {
+  return plan_until_fresh<Swap>([&](bool& is_stale) -> Result<Swap> {
+    SPDLD_ASSIGN(Planned planned, plan(caller, built, jobs, progress));
+    Result<Swap> done = carry_out(planned);
+    is_stale = std::any_of(planned.swaps.begin(), planned.swaps.end(),
+                           [](const PlannedSwap& swap) { return swap.is_stale; });
+    return done;
+  });
+}
+
 Result<Swap> Swaps::change(const job::Caller& caller, const pipeline::PipelinePtr& built,
                            std::string note, const std::optional<SwapRequest>& jobs,
                            const pipeline::Catalogue::Progress& progress) {
-  MutexLock one_at_a_time(sessions_.swapping());
-  SPDLD_ASSIGN(Planned planned, plan(caller, built, jobs, progress));
-  if (jobs) SPDLD_TRY(sessions_.prepare_swaps(planned.swaps, jobs->at));
-  if (jobs && !jobs->job.empty() && note.empty()) note = applied_for(*planned.swaps.front().job);
-  return carry_out(planned, std::move(note));
+  return plan_and(
+      [&](Planned& planned) {
+        if (jobs && !jobs->job.empty() && note.empty())
+          note = applied_for(*planned.swaps.front().job);
+        return carry_out(planned, jobs ? jobs->at : SwapAt{}, note);
+      },
+      caller, built, jobs, progress);
 }
 
 Result<Swap> Swaps::roll_back(const job::Caller& caller, const pipeline::PipelinePtr& built,
                               std::string note, const std::optional<SwapRequest>& jobs,
                               const pipeline::Catalogue::Progress& progress) {
   if (!jobs || jobs->job.empty()) return change(caller, built, std::move(note), jobs, progress);
-  MutexLock one_at_a_time(sessions_.swapping());
-  SPDLD_ASSIGN(Planned planned, plan(caller, built, jobs, progress));
-  SPDLD_ASSIGN(const pipeline::PipelinePtr before, before_apply(planned, progress));
-  SPDLD_TRY(sessions_.prepare_swaps(planned.swaps, jobs->at));
-  if (planned.swaps.front().drops()) return drop(planned, before);
-  return carry_out(planned, std::move(note));
+  return plan_and(
+      [&](Planned& planned) -> Result<Swap> {
+        std::optional<Drop> drop;
+        if (planned.swaps.front().drops()) {
+          SPDLD_ASSIGN(const pipeline::PipelinePtr before, before_apply(planned, progress));
+          drop = Drop{.before = before};
+        }
+        return carry_out(planned, jobs->at, note, drop);
+      },
+      caller, built, jobs, progress);
 }
 
 Result<pipeline::PipelinePtr> Swaps::before_apply(const Planned& planned,
                                                   const pipeline::Catalogue::Progress& progress) {
   const PlannedSwap& swap = planned.swaps.front();
   if (swap.before == nullptr || !is_current(*swap.base->pipeline)) return pipeline::PipelinePtr();
-  const SessionsDeps& deps = sessions_.deps();
   SPDLD_ASSIGN(const std::vector<store::StoredRevision> revisions,
-               deps.store.history(planned.pipeline->id()));
+               deps_.store.history(planned.pipeline->id()));
   if (revisions.size() < 2 || revisions.back().version != swap.base->version() ||
       revisions.back().note != applied_for(*swap.job))
     return pipeline::PipelinePtr();
   const store::StoredRevision& earlier = revisions[revisions.size() - 2];
-  return deps.catalogue.rebuild(planned.pipeline->owner, earlier.request, earlier.version,
-                                std::nullopt, std::nullopt, progress);
-}
-
-Result<Swap> Swaps::drop(const Planned& planned, const pipeline::PipelinePtr& before) {
-  const PlannedSwap& swap = planned.swaps.front();
-  const std::string id = planned.pipeline->id();
-  const SessionsDeps& deps = sessions_.deps();
-  MutexLock writing(sessions_.records());
-  (void)sessions_.keep_brought();
-  const pipeline::PipelinePtr current = deps.catalogue.find(id);
-  const bool takes_back = before != nullptr && is_current(*swap.base->pipeline) &&
-                          !sessions_.has_other_phase(*swap.base);
-  Status kept = current != nullptr ? sessions_.check_prepared(planned.swaps)
-                                   : Status(Code::kAborted, "it was deleted meanwhile");
-  if (kept.ok()) {
-    const std::vector<store::StoredJob> jobs = sessions_.stored_after(planned.swaps);
-    kept = takes_back ? deps.store.take_back(stored_pipeline(*before), jobs)
-                      : deps.store.put_jobs(jobs);
-  }
-  if (!kept.ok()) {
-    sessions_.abort_swaps(planned.swaps);
-    return tl::unexpected<Status>(
-        kept.with_context("pipeline '" + id + "' and its jobs stay as they are"));
-  }
-  if (takes_back) deps.catalogue.take_back(before);
-  sessions_.commit_swaps(planned.swaps);
-  Swap done = outcome(planned);
-  done.pipeline = takes_back ? before : current;
-  done.unchanged = !takes_back;
-  done.dropped = true;
-  log::info(
-      {.pipeline = id, .uid = planned.caller},
-      "pipeline '{}' is at version {}: the change of job '{}' to version {} is dropped by uid "
-      "{}",
-      id, done.pipeline->version, swap.job->key.job, swap.base->version(), planned.caller);
-  return done;
+  return deps_.catalogue.rebuild(planned.pipeline->owner, earlier.request, earlier.version,
+                                 std::nullopt, std::nullopt, progress);
 }
 
 Result<Swap> Swaps::ask(const job::Caller& caller, const pipeline::PipelinePtr& built,
                         const SwapRequest& jobs, const pipeline::Catalogue::Progress& progress) {
-  MutexLock one_at_a_time(sessions_.swapping());
   SPDLD_ASSIGN(Planned planned, plan(caller, built, jobs, progress));
-  SPDLD_TRY(sessions_.look_ahead(planned.swaps, jobs.at));
+  SPDLD_TRY(look_ahead(planned.swaps, jobs.at));
   Swap would = outcome(planned);
   would.unchanged = is_current(*planned.pipeline);
   return would;
 }
 
 Result<Swap> Swaps::replace(const job::Caller& caller, const pipeline::PipelinePtr& built,
-                            std::string note) {
-  SPDLD_ASSIGN(const Planned alone, plan(caller, built, std::nullopt, nullptr));
-  return carry_out(alone, std::move(note));
+                            const std::string& note) {
+  SPDLD_ASSIGN(Planned alone, plan(caller, built, std::nullopt, nullptr));
+  return carry_out(alone, SwapAt{}, note);
 }
 
 }  // namespace spdld::session

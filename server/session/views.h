@@ -20,16 +20,16 @@
 #include "op/jpeg_images.h"
 #include "op/tensor_spec.h"
 
-// What the session layer is asked and what it tells: plain values, which control/ turns into
+// The requests to the session layer and its answers: plain values, which control/ turns into
 // messages and nothing else keeps.
 namespace spdld::session {
 
-// At which step running jobs change to what is applied.
+// The step at which running jobs change to the applied version.
 struct SwapAt {
   enum class Kind {
-    kNow,        // the first step that no shard has begun
+    kNow,        // the first step that no shard has begun; refused in an epoch for another order
     kNextEpoch,  // the first epoch that no shard has begun
-    kStep,       // `step`, and nothing else will do
+    kStep,       // `step`: refused if the job has passed it
   };
   Kind kind = Kind::kNextEpoch;
   job::StepAt step;
@@ -76,7 +76,7 @@ struct SwapOutlook {
   friend bool operator==(const SwapOutlook&, const SwapOutlook&) = default;
 };
 
-// What became of one job.
+// The outcome of a swap for one job.
 struct JobSwap {
   std::string job;
   std::string pipeline;
@@ -138,7 +138,7 @@ struct RevisionView {
 struct JobName {
   std::string job = {};
   std::vector<std::string> pipelines = {};  // their ids, the first counts most; empty: any
-  // As an admin may write it, USER/JOB: what else `job` may mean.
+  // Another meaning of `job`, as an admin may write it: USER/JOB.
   struct OfUser {
     uid_t uid = 0;
     std::string job = {};
@@ -146,13 +146,13 @@ struct JobName {
   std::optional<OfUser> of_user = std::nullopt;
 };
 
-// What was deleted.
+// The outcome of deleting a job.
 struct DeletedJob {
   std::string pipeline = {};  // that the job ran
   bool had_ended = false;     // only what was kept of it was there
 };
 
-// What is to change of them.
+// The limits of a job to change; a limit without a value stays.
 struct LimitChange {
   std::optional<double> weight;
   std::optional<std::uint32_t> cpus;   // 0: no limit
@@ -258,8 +258,8 @@ struct Use {
   std::optional<std::uint64_t> limit = std::nullopt;  // none: no limit of its own
 };
 
-// What one user holds of each resource that has a limit per user. The control server fills in the
-// connections and calls that it counts.
+// The use that one user makes of each resource with a limit per user. The control server fills in
+// the connections and calls that it counts.
 struct UserView {
   uid_t uid = 0;
   Use connections = {};

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/lock_file.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "engine/failure_log.h"
@@ -19,12 +20,12 @@
 #include "job/member.h"
 #include "job/membership.h"
 #include "job/request.h"
+#include "job/schedule.h"
 #include "job/step_at.h"
-#include "store/state_lock.h"
-
-struct sqlite3;
 
 namespace spdld::store {
+
+class Database;
 
 // A pipeline as it was submitted: enough to build it again.
 struct StoredPipeline {
@@ -34,7 +35,7 @@ struct StoredPipeline {
   job::ApplyRequest request = {};
 };
 
-// How a version came to be.
+// An entry of a pipeline's history.
 struct StoredRevision {
   std::uint32_t version = 0;
   std::uint64_t applied_unix_ms = 0;
@@ -44,42 +45,24 @@ struct StoredRevision {
   job::ApplyRequest request = {};
 };
 
-// What a job runs: complete, so that it does not matter what becomes of the pipeline's name.
+// A version that a job runs: complete, so that it outlives the pipeline's name.
 struct StoredPhase {
   std::uint32_t version = 0;
   uid_t owner = 0;  // of the pipeline
   job::ApplyRequest request = {};
   std::optional<std::uint64_t> batch_size;  // other than the text's
   std::set<std::string> overrides = {};     // variables that are not the job's own
-  Credentials reader = {};                  // with whose rights it was read
+  Credentials reader = {};                  // the rights that it was read with
 };
 
-struct StoredCut {
-  job::StepAt from;
-  std::uint64_t position = 0;
-  std::uint32_t num_shards = 1;
-  std::uint32_t phase = 0;  // index
-  std::uint64_t left_out = 0;
-  std::uint32_t anew_from = 0;  // Timeline::Cut's
-};
-
-// Where an operator sent a job, and how it was cut before.
-struct StoredMove {
-  std::uint32_t number = 0;
-  std::uint32_t after = 0;
-  job::StepAt from;
-  job::StepAt to;
-  std::vector<StoredCut> before;
-};
-
-// What is told of a job that has ended.
+// The report of a job that has ended.
 struct StoredEnd {
   job::EndView end = {};
   job::JobView view = {};
   std::vector<job::StageView> stages = {};
 };
 
-// A job: what it was declared or first attached with, and what was done to it since.
+// A job: its declaration or first attachment, and its changes since.
 struct StoredJob {
   job::JobKey key = {};
   bool declared = false;
@@ -95,11 +78,11 @@ struct StoredJob {
   std::map<std::string, std::string> first_vars;
   std::optional<std::uint64_t> batch_size;
   job::StepAt start;
-  std::vector<StoredPhase> phases;
-  std::vector<StoredCut> cuts;
-  std::vector<StoredMove> moves = {};
-  std::uint32_t move_count = 0;
+  std::map<std::uint32_t, StoredPhase> phases;  // by version of the schedule
+  job::ScheduleRecord schedule = {};
   std::vector<job::MemberRecord> members = {};
+  job::Turn reserved = 0;                       // no member was sent a turn from here on
+  job::Turn reached = 0;                        // nor any other of the run beyond this or that
   std::vector<job::Member> done = {};           // replicas that have said good-bye
   std::optional<StoredEnd> end = std::nullopt;  // if it has ended
   // To be added to those that are kept already; reading a job brings none of them.
@@ -111,37 +94,35 @@ struct StoredJob {
 // Up to where a job was acknowledged.
 struct StoredPosition {
   job::JobKey key = {};
-  job::StepAt at;
-  std::uint64_t position = 0;
-  std::string order = {};  // Phase::order_text() there
+  job::Cursor cursor = {};
   std::uint64_t kept_unix_ms = 0;
 };
 
-// What must outlive the daemon: one SQLite file in state_dir. Owned by the daemon. Each call is one
-// transaction, on disk when it returns. Thread-safe; calls wait for each other.
+// The records that outlive the daemon: one SQLite file in state_dir. Owned by the daemon. Each call
+// is one transaction, on disk when it returns. Thread-safe; calls wait for each other.
 //
-// States, decided when it is opened: on disk; read-only (what was kept is known, every change
-// fails); in memory (there is no file that can be read: it is left alone, and what is put here ends
-// with the daemon). All but the first are told by warnings().
+// States, decided when it is opened: on disk; read-only (records are known, every change fails); in
+// memory (no file can be read: it is left alone, and the records here end with the daemon). All but
+// the first are told by warnings().
 class Store {
  public:
   static constexpr int kMaxRevisions = 100;
 
-  // Makes state_dir if it is not there. Opens what there is to open: fails only where another
-  // daemon has the directory, another program the file, or another build has written it.
+  // Makes state_dir if it is not there. Fails only where another daemon has the directory, another
+  // program has the file open, or another build has written it.
   static Result<std::unique_ptr<Store>> open(const std::string& state_dir);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // What operators are to know of how it was opened, and what to do.
+  // The trouble at its opening and the cure, for operators.
   const std::vector<std::string>& warnings() const { return warnings_; }
   // Another daemon may have the directory from now on. Safe in a signal handler.
   void release_lock() const noexcept {
     if (lock_) lock_->release();
   }
 
-  // Pipelines and the files they were applied from: store_pipelines.cpp.
+  // Pipelines, and the files that they were applied from.
   // A version of a pipeline, its place in the history, and the jobs that change to it: all or none.
   Status put_pipeline(const StoredPipeline& pipeline, const StoredRevision& revision,
                       const std::vector<StoredJob>& jobs = {});
@@ -158,14 +139,13 @@ class Store {
   Status put_file(const std::string& path, const std::string& digest);
   Result<std::string> file_digest(const std::string& path);
 
-  // Jobs, and what was replaced in them: store_jobs.cpp.
-  // With where they are, how they ended, and what has failed in them since.
+  // Jobs, their ends, and the failures and replaced items in them.
   Status put_jobs(const std::vector<StoredJob>& jobs,
                   const std::vector<StoredPosition>& positions = {});
   // Without the position that an earlier one of its key left.
   Status put_new_job(const StoredJob& job);
   // Whether anything may be kept of the job. Returns at once, however slow the disk is; the calls
-  // that read what is kept of one job return at once where it is not.
+  // that read one job's records return at once where there are none.
   bool may_know(const job::JobKey& key) const SPDLD_EXCLUDES(keys_mutex_);
   // With all that is kept of it.
   Status remove_job(const job::JobKey& key);
@@ -173,17 +153,16 @@ class Store {
   Result<std::vector<StoredJob>> declared_jobs();
   // Undeclared ones that were being read when they were kept last, at `unix_ms` or later.
   Result<std::vector<job::JobKey>> running_jobs(std::uint64_t unix_ms);
-  // Of whom anything is kept, by name.
+  // The jobs of this name that have any record.
   Result<std::vector<job::JobKey>> jobs_named(const std::string& job);
   // All that is known of undeclared jobs that were kept last before `unix_ms`.
   Status forget_before(std::uint64_t unix_ms);
-  // All that is known of this user's jobs that have ended and are not declared, but for the `most`
-  // that ended last and those that run, which count as well. How many these were.
+  // Removes the records of this user's jobs that have ended and are not declared, but for the
+  // `most` that ended last and those that run, which count as well. Returns how many these were.
   Result<std::size_t> forget_ended(uid_t uid, std::size_t most,
                                    const std::set<job::JobKey>& running);
   Result<std::set<std::uint64_t>> replaced(const job::JobKey& key);
 
-  // How they ended, and what failed in them: store_ends.cpp. Kept for as long as the job is.
   // The last end of each job, the latest first; of this user, or of all.
   static constexpr std::size_t kMostEnded = 1000;
   Result<std::vector<StoredEnd>> ended_jobs(std::optional<uid_t> uid);
@@ -196,46 +175,25 @@ class Store {
   Result<std::vector<KeptFailure>> failures(std::optional<uid_t> uid, const std::string& job = {});
   Result<std::uint64_t> last_failure(const job::JobKey& key);  // its number; 0: there is none
 
-  // How far they were acknowledged: store_positions.cpp.
   Result<std::optional<StoredPosition>> position(const job::JobKey& key);
 
-  // What was listed for anything that is kept here (ApplyRequest::dataset): store_datasets.cpp.
+  // The listings that records refer to (ApplyRequest::dataset).
   Result<std::set<std::string>> datasets();
 
  private:
-  explicit Store(std::string state_dir)
-      : state_dir_(std::move(state_dir)), path_(state_dir_ + "/spdld.sqlite") {}
-  Status failure(const char* what) SPDLD_REQUIRES(mutex_);
-  tl::unexpected<Status> unreadable(const std::string& what, const Status& why) const;
-  // Opening: store_open.cpp.
-  Status connect(const std::string& path, int flags) SPDLD_REQUIRES(mutex_);
-  Status open_file() SPDLD_EXCLUDES(mutex_);
-  Status open_empty() SPDLD_EXCLUDES(mutex_);
-  Status copy_to_memory() SPDLD_REQUIRES(mutex_);
-  // True: nothing was ever written to it. Refuses what another build or program has written.
-  Result<bool> is_new() SPDLD_REQUIRES(mutex_);
-  Status check_written() SPDLD_REQUIRES(mutex_);   // kNotFound: it is new
-  Status prepare_writes() SPDLD_REQUIRES(mutex_);  // makes the tables of a new one
-  Status begin() SPDLD_REQUIRES(mutex_);
-  Status finish(Status outcome) SPDLD_REQUIRES(mutex_);  // commits, or rolls back
-  // `request`: as request_text() has it.
-  Status write_current(const StoredPipeline& pipeline, const std::string& request)
-      SPDLD_REQUIRES(mutex_);
-  Status write_job(const StoredJob& job) SPDLD_REQUIRES(mutex_);
-  Status write_end(const StoredJob& job) SPDLD_REQUIRES(mutex_);     // and what failed in it
-  Status delete_job(const job::JobKey& key) SPDLD_REQUIRES(mutex_);  // with all that is known of it
-  Status write_position(const StoredPosition& position) SPDLD_REQUIRES(mutex_);
-  void note_key(const job::JobKey& key) SPDLD_EXCLUDES(keys_mutex_);
+  Store(std::optional<LockFile> lock, std::vector<std::string> warnings,
+        std::unique_ptr<Database> db);
+  // `records` have a key each.
+  template <typename Records>
+  void note_keys(const Records& records) SPDLD_EXCLUDES(keys_mutex_);
   Status read_keys() SPDLD_REQUIRES(mutex_) SPDLD_EXCLUDES(keys_mutex_);
 
-  const std::string state_dir_;
-  const std::string path_;
-  std::optional<StateLock> lock_;  // these two do not change after open()
-  std::vector<std::string> warnings_;
+  const std::optional<LockFile> lock_;  // released after the database is closed
+  const std::vector<std::string> warnings_;
   Mutex mutex_;
-  sqlite3* db_ SPDLD_GUARDED_BY(mutex_) = nullptr;
+  const std::unique_ptr<Database> db_ SPDLD_PT_GUARDED_BY(mutex_);
   mutable Mutex keys_mutex_;
-  // Of all jobs that are kept, at least; none: they could not be read.
+  // At least all jobs that are kept; none: they could not be read.
   std::optional<std::set<job::JobKey>> keys_ SPDLD_GUARDED_BY(keys_mutex_);
 };
 

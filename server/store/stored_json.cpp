@@ -3,248 +3,223 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <utility>
+#include <tuple>
 
+#include "store/described_json.h"
 #include "store/json_text.h"
 
 namespace spdld::store {
-namespace {
 
 using nlohmann::json;
 
-Result<std::string> text_of(const json& value, const std::string& what) {
+void describe(auto& f, Of<job::StepAt> auto& at) { f.array(at.epoch, at.step); }
+
+void describe(auto& f, Of<job::Member> auto& member) { f.array(member.shard, member.replica); }
+
+void describe(auto& f, Of<Size> auto& size) { f.array(size.width, size.height); }
+
+// Enums are kept by name, so that a record with an unknown name is refused.
+void describe(auto& f, Of<Tail> auto& tail) {
+  f.name(tail, {{"drop", Tail::kDrop}, {"pad", Tail::kPad}, {"keep", Tail::kKeep}});
+}
+
+void describe(auto& f, Of<job::MemberRecord::Presence> auto& presence) {
+  using Presence = job::MemberRecord::Presence;
+  f.name(presence, {{"here", Presence::kHere},
+                    {"expected", Presence::kExpected},
+                    {"away", Presence::kAway},
+                    {"done", Presence::kDone}});
+}
+
+template <typename F>
+void describe(F& f, Of<Credentials> auto& user) {
+  f("uid", user.uid, "gid", user.gid, "groups", user.groups);
+  if constexpr (F::kReads) std::sort(user.groups.begin(), user.groups.end());
+}
+
+void describe(auto& f, Of<job::ApplyRequest> auto& request) {
+  f("yaml", request.yaml, "file", request.file, "vars", request.vars, "env", request.env);
+  f.optional("dataset", request.dataset, "bucket_run", request.bucket_run);
+  f.optional("image_sizes", request.image_sizes, "from_loader", request.from_loader);
+  f.optional("reader", request.reader);
+}
+
+void describe(auto& f, Of<StoredPhase> auto& phase) {
+  f("version", phase.version, "owner", phase.owner, "request", phase.request);
+  f("reader", phase.reader);
+  f.optional("batch_size", phase.batch_size, "overrides", phase.overrides);
+}
+
+void describe(auto& f, Of<job::JobLimits> auto& limits) {
+  f("weight", limits.weight);
+  f.optional("cpus", limits.cpus, "bytes", limits.bytes);
+}
+
+void describe(auto& f, Of<job::VersionFacts> auto& facts) {
+  f("items", facts.items, "tail", facts.tail, "batch", facts.batch, "order", facts.order);
+}
+
+template <typename F>
+void describe(F& f, Of<job::State> auto& state) {
+  job::StepAt at = state.at();
+  f("at", at);
+  if constexpr (F::kReads) std::tie(state.epoch, state.step) = std::tie(at.epoch, at.step);
+  f("position", state.position, "shards", state.shards, "version", state.version);
+  f("next_version", state.next_version);
+}
+
+void describe(auto& f, Of<job::OwnSeek> auto& seek) {
+  f("turn", seek.turn, "to", seek.to, "position", seek.position, "version", seek.version);
+  f("skip", seek.skip);
+}
+
+void describe(auto& f, Of<job::Edit::Skip> auto& skip) {
+  f("epoch", skip.epoch, "steps", skip.steps);
+}
+
+void describe(auto& f, Of<job::Edit> auto& edit) {
+  using Edit = job::Edit;
+  f("turn", edit.turn);
+  if (auto* const seek = f.template alternative<Edit::Seek>(edit.change, "seek")) {
+    f("seek", seek->to);
+  } else if (auto* const skip = f.template alternative<Edit::Skip>(edit.change, "skip")) {
+    f("skip", *skip);
+  } else if (auto* const resize = f.template alternative<Edit::Resize>(edit.change, "shards")) {
+    f("shards", resize->shards);
+    f.optional("entry", resize->entry);
+  } else if (auto* const swap = f.template alternative<Edit::Swap>(edit.change, "turn")) {
+    // The last alternative, so that an edit without any of these names is refused.
+    f("version", swap->version);
+  }
+}
+
+void describe(auto& f, Of<job::PlannedSwap> auto& planned) {
+  f("from", planned.from, "version", planned.version);
+  f.optional("place", planned.place);
+}
+
+void describe(auto& f, Of<job::Parting> auto& parting) {
+  f("branch", parting.branch, "turn", parting.turn);
+}
+
+void describe(auto& f, Of<job::ScheduleRecord> auto& record) {
+  f("run", record.run, "versions", record.versions, "versions_made", record.versions_made);
+  f("earlier", record.earlier, "base", record.base, "base_turn", record.base_turn);
+  f("oldest", record.oldest, "edits", record.edits, "partings", record.partings);
+  f.optional("planned", record.planned);
+}
+
+void describe(auto& f, Of<job::MemberRecord> auto& of) {
+  f("shard", of.member.shard, "replica", of.member.replica, "is", of.presence);
+  f("sent", of.progress.sent, "next", of.progress.next, "released", of.progress.released);
+  f("at", of.progress.at, "position", of.progress.position, "order", of.progress.order);
+}
+
+template <typename F>
+void describe(F& f, Of<StoredJob> auto& job) {
+  f("ended", job.ended, "incarnation", job.incarnation, "seed", job.seed, "replicas", job.replicas);
+  bool manual = job.epochs == job::EpochMode::kManual;
+  f("manual", manual);
+  if constexpr (F::kReads) job.epochs = manual ? job::EpochMode::kManual : job::EpochMode::kAuto;
+  f("open_epochs", job.open_epochs, "max_epochs", job.max_epochs, "limits", job.limits);
+  f("vars", job.vars, "first_vars", job.first_vars);
+  f.optional("batch_size", job.batch_size);
+  f("start", job.start, "phases", job.phases, "schedule", job.schedule, "members", job.members);
+  f("reserved", job.reserved, "reached", job.reached, "done", job.done);
+}
+
+void describe(auto& f, Of<JpegImages> auto& images) {
+  f("indexed", images.indexed, "from_begin", images.from_begin, "by_libjpeg", images.by_libjpeg);
+  f("by_coefficients", images.by_coefficients, "recoded", images.recoded);
+}
+
+void describe(auto& f, Of<job::StageView> auto& stage) {
+  f("stage", stage.stage, "tasks", stage.tasks, "failures", stage.failures, "busy_s", stage.busy_s);
+  f("wait_s", stage.wait_s, "concurrency", stage.concurrency, "p50_us", stage.p50_us);
+  f("p99_us", stage.p99_us);
+  f.optional("jpeg", stage.jpeg);
+}
+
+void describe(auto& f, Of<StoredEnd> auto& end) {
+  f("unix_ms", end.end.unix_ms, "how", end.end.how, "at", end.end.at);
+  f("version", end.view.pipeline_version, "num_shards", end.view.num_shards);
+  f("replicas", end.view.replicas, "seed", end.view.seed, "batch_size", end.view.batch_size);
+  f("max_epochs", end.view.max_epochs, "steps_per_epoch", end.view.steps_per_epoch);
+  f("items", end.view.items, "replaced", end.view.replaced);
+  f("replace_budget", end.view.replace_budget, "cpu_s", end.view.cpu_s);
+  f("shared_rows", end.view.shared_rows, "cache_hits", end.view.cache_hits);
+  f("saved_cpu_s", end.view.saved_cpu_s, "rows", end.view.rows, "ledger_at", end.view.ledger.at);
+  f("ledger_position", end.view.ledger.position);
+  f("ledger_kept_unix_ms", end.view.ledger.kept_unix_ms, "stages", end.stages);
+}
+
+void describe(auto& f, Of<engine::FailureFacts> auto& facts) {
+  f("unix_ms", facts.unix_ms, "code", facts.code, "message", facts.message);
+  f("ended_stream", facts.ended_stream);
+  if (auto* const sample = f.present(facts.sample, "item")) {
+    f("epoch", sample->epoch, "position", sample->position, "item", sample->item);
+    f("uri", sample->uri);
+    f.optional("replaced_by", sample->replaced_by);
+  }
+}
+
+namespace {
+
+template <typename T>
+Result<std::string> exact_text(const T& value, const std::string& name) {
   try {
-    return value.dump();
+    return described(value).dump();
   } catch (const json::exception&) {
-    return error(Code::kInvalidArgument, what +
+    return error(Code::kInvalidArgument, name +
                                              " cannot be kept: its name, text or one of its "
                                              "variables is not UTF-8; write it in UTF-8");
   }
 }
 
-json json_of(const Credentials& user) {
-  return {{"uid", user.uid}, {"gid", user.gid}, {"groups", user.groups}};
-}
-
-Credentials reader_of(const json& value) {
-  const json& reader = value.at("reader");
-  Credentials user{.uid = reader.at("uid").get<uid_t>(),
-                   .gid = reader.at("gid").get<gid_t>(),
-                   .groups = reader.at("groups").get<std::vector<gid_t>>()};
-  std::sort(user.groups.begin(), user.groups.end());
-  return user;
-}
-
-json json_of(const job::ApplyRequest& request) {
-  json value{
-      {"yaml", request.yaml}, {"file", request.file}, {"vars", request.vars}, {"env", request.env}};
-  if (!request.dataset.empty()) value["dataset"] = request.dataset;
-  if (request.bucket_run) value["bucket_run"] = *request.bucket_run;
-  for (const auto& [field, size] : request.image_sizes)
-    value["image_sizes"][field] = {size.width, size.height};
-  if (request.from_loader) value["from_loader"] = true;
-  if (request.reader) value["reader"] = json_of(*request.reader);
-  return value;
-}
-
-job::ApplyRequest request_of(const json& value) {
-  job::ApplyRequest request;
-  value.at("yaml").get_to(request.yaml);
-  value.at("file").get_to(request.file);
-  value.at("vars").get_to(request.vars);
-  value.at("env").get_to(request.env);
-  request.dataset = value.value("dataset", std::string());
-  if (value.contains("bucket_run")) request.bucket_run = value["bucket_run"].get<std::uint64_t>();
-  if (value.contains("image_sizes")) {
-    for (const auto& [field, size] : value["image_sizes"].items())
-      request.image_sizes[field] = {size.at(0).get<int>(), size.at(1).get<int>()};
+template <typename T>
+Result<T> parsed(const std::string& text) {
+  try {
+    T value;
+    read_described(json::parse(text), value);
+    return value;
+  } catch (const json::exception& broken) {
+    return error(Code::kDataLoss, broken.what());
   }
-  request.from_loader = value.value("from_loader", false);
-  if (value.contains("reader")) request.reader = reader_of(value);
-  return request;
-}
-
-json json_of(const StoredPhase& phase) {
-  json value{{"version", phase.version},
-             {"owner", phase.owner},
-             {"request", json_of(phase.request)},
-             {"reader", json_of(phase.reader)}};
-  if (phase.batch_size) value["batch_size"] = *phase.batch_size;
-  if (!phase.overrides.empty()) value["overrides"] = phase.overrides;
-  return value;
-}
-
-StoredPhase phase_of(const json& value) {
-  StoredPhase phase;
-  value.at("version").get_to(phase.version);
-  value.at("owner").get_to(phase.owner);
-  phase.request = request_of(value.at("request"));
-  if (value.contains("batch_size")) phase.batch_size = value["batch_size"].get<std::uint64_t>();
-  phase.overrides = value.value("overrides", std::set<std::string>());
-  phase.reader = reader_of(value);
-  return phase;
-}
-
-json json_of(const job::JobLimits& limits) {
-  json value{{"weight", limits.weight}};
-  if (limits.cpus) value["cpus"] = *limits.cpus;
-  if (limits.bytes) value["bytes"] = *limits.bytes;
-  return value;
-}
-
-job::JobLimits limits_of(const json& value) {
-  job::JobLimits limits;
-  value.at("weight").get_to(limits.weight);
-  if (value.contains("cpus")) limits.cpus = value["cpus"].get<std::uint32_t>();
-  if (value.contains("bytes")) limits.bytes = value["bytes"].get<std::uint64_t>();
-  return limits;
-}
-
-json json_of(const StoredCut& cut) {
-  json value{{"from", step_json(cut.from)},
-             {"position", cut.position},
-             {"num_shards", cut.num_shards},
-             {"left_out", cut.left_out},
-             {"phase", cut.phase}};
-  if (cut.anew_from > 0) value["anew_from"] = cut.anew_from;
-  return value;
-}
-
-StoredCut cut_of(const json& value) {
-  return {.from = step_of(value.at("from")),
-          .position = value.at("position").get<std::uint64_t>(),
-          .num_shards = value.at("num_shards").get<std::uint32_t>(),
-          .phase = value.at("phase").get<std::uint32_t>(),
-          .left_out = value.at("left_out").get<std::uint64_t>(),
-          .anew_from = value.value("anew_from", 0U)};
-}
-
-template <typename T>
-json list_of(const std::vector<T>& values);
-
-std::vector<StoredCut> cuts_of(const json& list) {
-  std::vector<StoredCut> cuts;
-  for (const json& cut : list) cuts.push_back(cut_of(cut));
-  return cuts;
-}
-
-json json_of(const StoredMove& move) {
-  return {{"number", move.number},
-          {"after", move.after},
-          {"from", step_json(move.from)},
-          {"to", step_json(move.to)},
-          {"before", list_of(move.before)}};
-}
-
-StoredMove move_of(const json& value) {
-  return {.number = value.at("number").get<std::uint32_t>(),
-          .after = value.at("after").get<std::uint32_t>(),
-          .from = step_of(value.at("from")),
-          .to = step_of(value.at("to")),
-          .before = cuts_of(value.at("before"))};
-}
-
-// An object, so that a record with an unknown name is refused.
-const json& presences() {
-  using Presence = job::MemberRecord::Presence;
-  static const json kKnown{{"here", Presence::kHere},
-                           {"expected", Presence::kExpected},
-                           {"away", Presence::kAway},
-                           {"done", Presence::kDone}};
-  return kKnown;
-}
-
-json json_of(const job::MemberRecord& of) {
-  const json& known = presences();
-  return {{"shard", of.member.shard},
-          {"replica", of.member.replica},
-          {"is", std::find(known.begin(), known.end(), json(of.presence)).key()},
-          {"next", step_json(of.next)},
-          {"released", step_json(of.released)},
-          {"reserved", step_json(of.reserved)}};
-}
-
-job::MemberRecord member_record_of(const json& value) {
-  return {
-      .member = {value.at("shard").get<std::uint32_t>(), value.at("replica").get<std::uint32_t>()},
-      .presence =
-          presences().at(value.at("is").get<std::string>()).get<job::MemberRecord::Presence>(),
-      .next = step_of(value.at("next")),
-      .released = step_of(value.at("released")),
-      .reserved = step_of(value.at("reserved"))};
-}
-
-json json_of(const job::Member& member) { return json::array({member.shard, member.replica}); }
-
-std::vector<job::Member> members_of(const json& list) {
-  std::vector<job::Member> members;
-  for (const json& member : list)
-    members.push_back({member.at(0).get<std::uint32_t>(), member.at(1).get<std::uint32_t>()});
-  return members;
-}
-
-StoredJob job_of(const json& value) {
-  StoredJob job;
-  value.at("ended").get_to(job.ended);
-  value.at("incarnation").get_to(job.incarnation);
-  value.at("seed").get_to(job.seed);
-  value.at("replicas").get_to(job.replicas);
-  job.epochs = value.at("manual").get<bool>() ? job::EpochMode::kManual : job::EpochMode::kAuto;
-  value.at("open_epochs").get_to(job.open_epochs);
-  value.at("max_epochs").get_to(job.max_epochs);
-  job.limits = limits_of(value.at("limits"));
-  value.at("vars").get_to(job.vars);
-  value.at("first_vars").get_to(job.first_vars);
-  if (value.contains("batch_size")) job.batch_size = value["batch_size"].get<std::uint64_t>();
-  job.start = step_of(value.at("start"));
-  for (const json& phase : value.at("phases")) job.phases.push_back(phase_of(phase));
-  job.cuts = cuts_of(value.at("cuts"));
-  for (const json& move : value.at("moves")) job.moves.push_back(move_of(move));
-  value.at("move_count").get_to(job.move_count);
-  for (const json& of : value.at("members")) job.members.push_back(member_record_of(of));
-  job.done = members_of(value.at("done"));
-  return job;
-}
-
-template <typename T>
-json list_of(const std::vector<T>& values) {
-  json list = json::array();
-  for (const T& value : values) list.push_back(json_of(value));
-  return list;
 }
 
 }  // namespace
 
 Result<std::string> request_text(const std::string& pipeline, const job::ApplyRequest& request) {
-  return text_of(json_of(request), "pipeline '" + pipeline + "'");
+  return exact_text(request, "pipeline '" + pipeline + "'");
 }
 
 Result<job::ApplyRequest> parse_request(const std::string& text) {
-  return parsed(text, request_of);
+  return parsed<job::ApplyRequest>(text);
 }
 
 Result<std::string> job_text(const StoredJob& job) {
-  json value{{"ended", job.ended},
-             {"incarnation", job.incarnation},
-             {"seed", job.seed},
-             {"replicas", job.replicas},
-             {"manual", job.epochs == job::EpochMode::kManual},
-             {"open_epochs", job.open_epochs},
-             {"max_epochs", job.max_epochs},
-             {"limits", json_of(job.limits)},
-             {"vars", job.vars},
-             {"first_vars", job.first_vars},
-             {"start", step_json(job.start)},
-             {"phases", list_of(job.phases)},
-             {"cuts", list_of(job.cuts)},
-             {"moves", list_of(job.moves)},
-             {"move_count", job.move_count},
-             {"members", list_of(job.members)},
-             {"done", list_of(job.done)}};
-  if (job.batch_size) value["batch_size"] = *job.batch_size;
-  return text_of(value, "job '" + job.key.job + "'");
+  return exact_text(job, "job '" + job.key.job + "'");
 }
 
-Result<StoredJob> parse_job(const std::string& text) { return parsed(text, job_of); }
+Result<StoredJob> parse_job(const std::string& text) {
+  SPDLD_ASSIGN(StoredJob job, parsed<StoredJob>(text));
+  if (job.phases.empty()) return error(Code::kDataLoss, "it runs nothing");
+  for (const auto& [version, facts] : job.schedule.versions) {
+    if (!job.phases.contains(version))
+      return error(Code::kDataLoss,
+                   "nothing is known of what its version " + std::to_string(version) + " runs");
+  }
+  return job;
+}
+
+std::string end_text(const StoredEnd& end) { return shown_text(described(end)); }
+
+Result<StoredEnd> parse_end(const std::string& text) { return parsed<StoredEnd>(text); }
+
+std::string failure_text(const engine::FailureFacts& facts) { return shown_text(described(facts)); }
+
+Result<engine::FailureFacts> parse_failure(const std::string& text) {
+  return parsed<engine::FailureFacts>(text);
+}
 
 }  // namespace spdld::store

@@ -10,11 +10,11 @@
 
 namespace spdld::stream {
 
-// Memory on GPUs for slots that are about to be made. A driver may take any time to give it, so
-// that it is taken under no lock, by fill(), and handed out under locks, by take(): whoever makes
-// slots tries it, and where the reserve lacks something, lets go of all locks, fills it, and tries
-// again. What nobody took goes with the reserve, which therefore dies under no lock. One thread's
-// at a time.
+// Memory on GPUs for slots that are about to be made. A driver may take any time to give it: fill()
+// takes it under no lock, and take() hands it out under locks. A caller that makes slots tries
+// take(); where the reserve lacks memory it releases all locks, calls fill(), and tries again.
+// Memory that was not handed out goes with the reserve, which is destroyed under no lock. Used by
+// one thread at a time.
 class DeviceReserve {
  public:
   // So many bytes on the GPU, or why fill() could not have them. kUnavailable: lacks() says so, and
@@ -32,7 +32,7 @@ class DeviceReserve {
   };
   struct Filled {
     Wish wish;
-    // Kept here, too, while slots have it: an attempt that fails gives back what it took.
+    // Kept here, too, while slots have it: an attempt that fails gives its memory back.
     Result<std::shared_ptr<delivery::DeviceArena>> memory;
   };
   std::vector<Wish> lacking_;

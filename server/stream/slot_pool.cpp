@@ -122,7 +122,7 @@ Status SlotPool::memory_failure() const {
   return memory_.load() == Memory::kRefused ? refusal_ : Status();
 }
 
-// What the driver has to let go of may take its time, and is done by the thread of its GPU.
+// The driver may take any time to release memory, so that the GPU's own thread waits for it.
 SlotPool::~SlotPool() {
   meter_->release(arena_->total_bytes());
   // A slot that is not free would be one that a live process may read: then the arena dies here,
@@ -188,6 +188,21 @@ void SlotPool::serve(std::weak_ptr<DeviceSlotWaiter> waiter) {
   if (!memory_failure().ok()) freed();  // nobody has been told so yet
 }
 
+void SlotPool::serve(engine::StreamId stream) {
+  MutexLock lock(served_mutex_);
+  served_.push_back(stream);
+}
+
+void SlotPool::serve_no_more(engine::StreamId stream) {
+  MutexLock lock(served_mutex_);
+  std::erase(served_, stream);
+}
+
+std::size_t SlotPool::streams() const {
+  MutexLock lock(served_mutex_);
+  return served_.size();
+}
+
 void SlotPool::commit(std::uint32_t slot, std::uint32_t readers) {
   slots_.commit(slot, readers);
   if (readers == 0) freed();
@@ -222,14 +237,18 @@ void SlotPool::freed() const {
       MutexLock lock(pins_mutex_);
       waiter = waiter_;
     }
-    // Elsewhere, as whoever frees a slot may hold the lock of who waits for it.
+    // On the GPU's thread, as the caller may hold the lock of the waiting stream.
     gpu_->post([waiter] {
       if (const auto waits = waiter.lock()) waits->device_slot_freed();
     });
     return;
   }
-  const engine::StreamId stream = stream_.load(std::memory_order_acquire);
-  if (stream != 0) executor_.wake(stream);
+  std::vector<engine::StreamId> served;
+  {
+    MutexLock lock(served_mutex_);
+    served = served_;
+  }
+  for (const engine::StreamId stream : served) executor_.wake(stream);
 }
 
 }  // namespace spdld::stream

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,8 +23,8 @@
 
 namespace spdld::stream {
 
-// What a job's arenas take, and may take. Thread-safe; shared by the job and its pools, which may
-// outlive it.
+// The bytes that a job's arenas take, and their limit. Thread-safe; shared by the job and its
+// pools, which may outlive it.
 class ByteMeter {
  public:
   // 0: no limit.
@@ -39,21 +40,21 @@ class ByteMeter {
   std::uint64_t used_ SPDLD_GUARDED_BY(mutex_) = 0;
 };
 
-// Who is to hear that a slot on a GPU has become free, or that the memory of all of them is there
-// or cannot be had. Called on the GPU's own thread.
+// A stream that waits for a slot on a GPU, or for the memory of all of them. Called on the GPU's
+// own thread, also when that memory cannot be had.
 class DeviceSlotWaiter {
  public:
   virtual ~DeviceSlotWaiter() = default;
   virtual void device_slot_freed() = 0;
 };
 
-// An arena and whose its slots are: what one stream writes to, and maybe the next one after a seek.
-// Shared by streams and by the consumers that were shown the arena, who keep it until their
-// processes can read it no more; with the last of them it goes back to where arenas are kept, all
+// An arena and the owners of its slots. One stream writes to them, and maybe the one that follows
+// it. Shared by streams and by the consumers that were shown the arena, which keep it as long as
+// their processes can read it; with the last of them the arena goes back to the arena pool, all
 // slots being free by then. Thread-safe.
 //
-// A pool on a GPU has memory there beside an arena for what stays in main memory; it is filled by
-// copies from a pool that has neither.
+// A pool on a GPU has memory there, and an arena for the fields that stay in main memory. It is
+// filled by copies from a pool of main memory.
 class SlotPool : public std::enable_shared_from_this<SlotPool> {
  public:
   static Result<std::shared_ptr<SlotPool>> create(const delivery::ArenaShape& shape, uid_t uid,
@@ -86,7 +87,7 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   // How the GPU reads the slots that this pool is filled from; for as long as both pools are there.
   delivery::PinnedArena& pinned() const { return *pinned_; }
 
-  // Whose the slots are; what changes that goes through the pool.
+  // Read-only: changes go through the pool.
   const delivery::SlotTable& slots() const { return slots_; }
   std::optional<std::uint32_t> loan() { return slots_.loan(); }
   Result<std::uint64_t> acquire(std::uint32_t slot, delivery::HolderId holder) {
@@ -104,15 +105,15 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   void forgo(std::uint32_t slot);
   void discard(std::uint32_t slot);
   void reclaim(delivery::HolderId holder);
-  // True: a slot has become free, and the caller calls freed() once it is through with what is more
-  // urgent.
+  // True: a slot has become free, and the caller calls freed() after its more urgent work.
   [[nodiscard]] bool release(std::uint64_t lease, delivery::HolderId holder);
 
-  // The stream that is to hear of slots that become free. What became free before, it has to look
-  // for.
-  void serve(engine::StreamId stream) { stream_.store(stream, std::memory_order_release); }
+  // Wakes the stream for each slot that becomes free from now on, until the second call.
+  void serve(engine::StreamId stream) SPDLD_EXCLUDES(served_mutex_);
+  void serve_no_more(engine::StreamId stream) SPDLD_EXCLUDES(served_mutex_);
+  std::size_t streams() const SPDLD_EXCLUDES(served_mutex_);  // how many these are
   void serve(std::weak_ptr<DeviceSlotWaiter> waiter) SPDLD_EXCLUDES(pins_mutex_);
-  void freed() const SPDLD_EXCLUDES(pins_mutex_);
+  void freed() const SPDLD_EXCLUDES(pins_mutex_, served_mutex_);
 
  private:
   SlotPool(std::unique_ptr<delivery::Arena> arena, uid_t uid, delivery::ArenaPool& home,
@@ -124,7 +125,8 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   delivery::ArenaPool& home_;
   const std::shared_ptr<ByteMeter> meter_;
   engine::Executor& executor_;
-  std::atomic<engine::StreamId> stream_{0};  // 0: none; read by whoever frees a slot
+  mutable Mutex served_mutex_;
+  std::vector<engine::StreamId> served_ SPDLD_GUARDED_BY(served_mutex_);
 
   // Of a pool on a GPU.
   enum class Memory : std::uint8_t { kAwaited, kThere, kRefused };
@@ -143,7 +145,7 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
 
   std::vector<std::weak_ptr<SlotPool>> on_gpus_;  // filled from here
 
-  // One for each GPU that copies from here: what it holds of the GPU goes with the last pool there.
+  // One for each GPU that copies from here; its registration ends with the last pool there.
   struct Pin {
     delivery::DeviceMemoryPtr gpu;
     std::unique_ptr<delivery::PinnedArena> slots;

@@ -2,297 +2,201 @@
 #include "stream/stream.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
-#include "base/check.h"
-
 namespace spdld::stream {
+namespace {
+
+std::uint32_t slot_of(const engine::BatchOrder& order) {
+  return static_cast<std::uint32_t>(order.ticket);
+}
+
+StreamOptions without_after(StreamOptions options) {
+  options.after = nullptr;
+  return options;
+}
+
+// The copy of a batch to a GPU, but for its `wanted`.
+delivery::DeviceCopy device_copy(const FinishedBatches::Copy& copy,
+                                 const delivery::DeviceLayout& layout) {
+  delivery::DeviceLayout::Parts parts = layout.parts(copy.order.slot, copy.order.rows.rows);
+  const std::uint64_t base = copy.on_gpu->device_place(copy.to).offset;
+  delivery::DeviceCopy work{.pinned = &copy.on_gpu->pinned(),
+                            .slot = slot_of(copy.order),
+                            .to = &copy.on_gpu->device_arena(),
+                            .parts = {},
+                            .beside = {}};
+  for (const auto& part : parts.device)
+    work.parts.push_back(
+        {.from = copy.order.slot + part.from, .to = base + part.to, .bytes = part.bytes});
+  work.beside = [copy, host = std::move(parts.host)]() -> Status {
+    SPDLD_TRY(copy.on_gpu->arena().back(copy.to));
+    std::byte* const beside = copy.on_gpu->arena().slot(copy.to).data();
+    for (const auto& part : host)
+      std::memcpy(beside + part.to, copy.order.slot + part.from, part.bytes);
+    return {};
+  };
+  return work;
+}
+
+}  // namespace
 
 Stream::Stream(StreamOptions options, std::shared_ptr<SlotPool> pool, engine::Executor& executor,
                const Clock& clock)
-    : shard_(options.shard),
-      from_(options.from),
-      replicas_(options.replicas),
-      passage_(options.passage),
-      absent_(options.absent),
-      phase_(options.timeline.phase(options.from)),
+    : options_(without_after(options)),
       pool_(std::move(pool)),
-      device_layout_(phase_->run->plan().layout.fields(), phase_->run->plan().layout.rows()),
+      device_layout_(phase()->run->plan().layout.fields(), phase()->run->plan().layout.rows()),
       executor_(executor),
-      clock_(clock),
-      timeline_(std::move(options.timeline)),
       maker_(options.maker),
       after_(std::move(options.after)),
-      to_make_(options.from),
-      watched_since_(clock.now()) {
-  for (const AwaitedReplica& replica : options.awaited) {
-    Reader& away = readers_.emplace_back();
-    away.job = maker_;
-    away.replica = replica.replica;
-    away.next = std::max(from_, replica.from);
-    away.unplaced = true;
-  }
+      finished_(pool_),
+      stall_(clock) {
+  for (const AwaitedReplica& replica : options.awaited)
+    finished_.expect(maker_, replica.replica, replica.from - std::min(replica.from, options.turn));
 }
 
 void Stream::bind(engine::StreamId stream) {
+  pool_->serve(stream);  // before end() may have it served no more
   bool ended = false;
   {
     MutexLock lock(mutex_);
     stream_ = stream;
     ended = ended_;
   }
-  if (ended) return executor_.close_stream(stream);
-  pool_->serve(stream);
-  executor_.wake(stream);  // what became free before had no stream to wake
+  if (ended) {
+    pool_->serve_no_more(stream);
+    return executor_.close_stream(stream);
+  }
+  executor_.wake(stream);  // slots that became free before had no stream to wake
 }
 
-void Stream::lead(const std::shared_ptr<Stream>& next) {
+void Stream::lead(const std::shared_ptr<Stream>& next, Index at) {
   {
     MutexLock lock(mutex_);
-    followers_.push_back(next);
+    followers_.emplace_back(next, at);
   }
-  tell_followers();
+  wake_followers();
 }
 
-void Stream::tell_followers() {
-  std::vector<std::weak_ptr<Stream>> due;
+void Stream::wake_followers(bool all) {
+  std::vector<std::pair<std::weak_ptr<Stream>, Index>> woken;
   {
     MutexLock lock(mutex_);
     if (followers_.empty()) return;
-    const job::StepAt begun = timeline_.settled(to_make_);
-    const auto waits = [&](const std::weak_ptr<Stream>& follower) SPDLD_REQUIRES(mutex_) {
-      const auto next = follower.lock();
-      return next != nullptr && !ended_ && begun < next->from_;
+    const auto waits = [&](const auto& follower) SPDLD_REQUIRES(mutex_) {
+      return !follower.first.expired() && !ended_ && to_make_ < follower.second;
     };
-    const auto first_due = std::partition(followers_.begin(), followers_.end(), waits);
-    due.assign(first_due, followers_.end());
-    followers_.erase(first_due, followers_.end());
+    const auto due = std::partition(followers_.begin(), followers_.end(), waits);
+    woken.assign(all ? followers_.begin() : due, followers_.end());
+    followers_.erase(due, followers_.end());
   }
-  for (const auto& follower : due) {
-    if (const auto next = follower.lock()) next->wake();
-  }
-}
-
-void Stream::wake_followers() {
-  std::vector<std::weak_ptr<Stream>> followers;
-  {
-    MutexLock lock(mutex_);
-    followers = followers_;
-  }
-  for (const auto& follower : followers) {
-    if (const auto next = follower.lock()) next->wake();
+  for (const auto& [stream, at] : woken) {
+    if (const auto next = stream.lock()) next->wake();
   }
 }
 
 void Stream::wake() {
-  engine::StreamId stream = 0;
-  {
-    MutexLock lock(mutex_);
-    stream = stream_;
-  }
-  if (stream != 0) executor_.wake(stream);
+  if (const engine::StreamId stream = stream_.load(); stream != 0) executor_.wake(stream);
 }
 
-Stream::Reader* Stream::find(delivery::HolderId reader) {
-  const auto found = std::find_if(readers_.begin(), readers_.end(),
-                                  [&](const Reader& known) { return known.id == reader; });
-  return found == readers_.end() ? nullptr : &*found;
-}
-
-const Stream::Reader* Stream::find(delivery::HolderId reader) const {
-  const auto found = std::find_if(readers_.begin(), readers_.end(),
-                                  [&](const Reader& known) { return known.id == reader; });
-  return found == readers_.end() ? nullptr : &*found;
-}
-
-job::StepAt Stream::lowest() const {
-  job::StepAt lowest = job::kNever;
-  for (const Reader& reader : readers_) lowest = std::min(lowest, reader.next);
-  return lowest;
-}
-
-std::optional<job::StepAt> Stream::offered(const ReaderTerms& terms) const {
-  if (ended_ || readers_.empty() || find(terms.holder) != nullptr) return std::nullopt;
+std::optional<Index> Stream::offered(const ReaderTerms& terms) const {
+  if (ended_ || finished_.readers().empty() || finished_.find(terms.holder) != nullptr)
+    return std::nullopt;
   if (pool_->has_retired() || (terms.on_gpu != nullptr && terms.on_gpu->has_retired()))
     return std::nullopt;
-  job::StepAt first = std::max(gone_, std::min(lowest(), to_make_));
-  if (replicas_ > 1) {
+  const Index gone = finished_.gone();
+  Index first = std::max(gone, std::min(finished_.lowest(), to_make_));
+  if (options_.replicas > 1) {
     if (terms.job != maker_) return std::nullopt;
-    for (const Reader& known : readers_) {
-      if (known.id != 0 || known.replica != terms.replica) continue;
-      // It may have been to end at `until`, for a swap that was given up after it had left.
-      first = gone_ > known.until ? gone_ : known.next;
-    }
-  } else if (terms.from > to_make_ || follows()) {
-    return std::nullopt;  // it would wait for somebody else's consumer
+    // It may have been to end at `until`, for a swap that was given up after it had left.
+    if (const Reader* const place = finished_.find_away(terms.replica))
+      first = gone > place->until ? gone : place->next;
+  } else if (terms.next > to_make_ || follows() || (terms.job != maker_ && pool_->streams() > 1)) {
+    // It would wait for another job's consumer, or hold up the stream that follows here, and
+    // neither stream could tell.
+    return std::nullopt;
   }
-  first = std::max(first, terms.from);
-  bool to_be_copied = false;  // one of those from `first` on
-  job::StepAt next = timeline_.settled(first);
-  for (auto ready = ready_.lower_bound(first); ready != ready_.end(); ++ready) {
-    const auto& [at, batch] = *ready;
-    if (next < at) to_be_copied = true;  // it is in the making
-    next = timeline_.settled({at.epoch, at.step + 1});
-    // Who went back may still have what it was handed before, and written to its view of it: that
-    // is made for it once more, elsewhere.
-    const auto has_it = [&](const Copied& copy) {
-      return copy.pool->slots().holds(copy.slot, terms.holder);
-    };
-    const auto is_its_own = [&](const Copied& copy) { return copy.pool == terms.on_gpu; };
-    if (pool_->slots().holds(batch.slot, terms.holder) ||
-        std::any_of(batch.copies.begin(), batch.copies.end(), has_it) ||
-        !reaches(batch, terms.on_gpu)) {
-      first = {at.epoch, at.step + 1};
-      to_be_copied = false;
-    } else if (std::none_of(batch.copies.begin(), batch.copies.end(), is_its_own)) {
-      to_be_copied = true;
-    } else if (to_be_copied) {
-      // Later steps have slots on its GPU already, which would be kept for it: those that come
-      // first could wait for slots in vain.
-      first = at;
-      to_be_copied = false;
-    }
-  }
-  return first;
+  return finished_.joinable(terms, std::max(first, terms.next));
 }
 
-std::optional<job::StepAt> Stream::offers(const ReaderTerms& terms) const {
+std::optional<Index> Stream::offers(const ReaderTerms& terms) const {
   MutexLock lock(mutex_);
   return offered(terms);
 }
 
-std::optional<job::StepAt> Stream::join(const std::shared_ptr<StreamReader>& reader,
-                                        const ReaderTerms& terms, job::StepAt latest) {
-  std::optional<job::StepAt> from;
+std::optional<Index> Stream::join(const std::shared_ptr<StreamReader>& reader, ReaderTerms terms,
+                                  Index latest) {
   {
     MutexLock lock(mutex_);
     if (ended_) return std::nullopt;
-    // The first one finds nobody.
-    from = readers_.empty() ? terms.from : offered(terms);
+    // The first reader may begin anywhere.
+    const auto from = finished_.readers().empty() ? terms.next : offered(terms);
     if (!from || *from > latest || *from >= terms.until) return std::nullopt;
-    const auto place = std::find_if(readers_.begin(), readers_.end(), [&](const Reader& known) {
-      return known.id == 0 && known.replica == terms.replica;
-    });
-    // What is finished already is kept for one more; what it was kept for, if it was, has come.
-    for (auto& [at, ready] : ready_) {
-      if (at >= *from && at < terms.until) expect(ready, terms.on_gpu);
-    }
-    std::shared_ptr<SlotPool> before;
-    if (place != readers_.end()) {
-      forgo(*place, place->next, place->until);
-      before = place->on_gpu;
-    }
+    terms.next = *from;
     if (terms.on_gpu != nullptr)
       terms.on_gpu->serve(std::weak_ptr<DeviceSlotWaiter>(weak_from_this()));
-    Reader& joined = place != readers_.end() ? *place : readers_.emplace_back();
-    joined = {.id = terms.holder,
-              .reader = reader,
-              .job = terms.job,
-              .replica = terms.replica,
-              .next = *from,
-              .until = terms.until,
-              .open_epochs = terms.open_epochs,
-              .on_gpu = terms.on_gpu};
-    left(before);
+    finished_.join(terms, reader);
     begin_copies();
   }
   wake();
-  return from;
-}
-
-void Stream::forget(job::StepAt at) {
-  replaced_.erase(at);
-  gone_ = std::max(gone_, job::StepAt{at.epoch, at.step + 1});
-}
-
-bool Stream::Ready::is_read() const {
-  return expected == 0 &&
-         std::none_of(copies.begin(), copies.end(), [](const Copied& copy) { return copy.there; });
-}
-
-Stream::ReadyAt Stream::drop(ReadyAt ready) {
-  forget(ready->first);
-  return ready_.erase(ready);
-}
-
-void Stream::forgo(const Reader& reader, job::StepAt from, job::StepAt to) {
-  for (auto entry = ready_.lower_bound(from); entry != ready_.end() && entry->first < to;) {
-    const auto here = entry++;
-    if (!reader.wants(here->first)) continue;
-    forgo(here->second, reader);
-    if (here->second.is_read()) drop(here);
-  }
-}
-
-void Stream::remove(std::vector<Reader>::iterator reader) {
-  forgo(*reader, reader->next, reader->until);
-  const auto on_gpu = reader->on_gpu;
-  readers_.erase(reader);
-  left(on_gpu);
+  return terms.next;
 }
 
 void Stream::leave(delivery::HolderId id, bool away) {
   bool last = false;
+  engine::StreamId ended = 0;
   {
     MutexLock lock(mutex_);
-    Reader* reader = find(id);
+    Reader* const reader = finished_.find(id);
     if (reader == nullptr) return;
+    const auto& readers = finished_.readers();
     // Another process may have taken its place before this one was known to be gone.
     const auto successor = [&](const Reader& other) {
-      return other.id != id && other.replica == reader->replica;
+      return other.holder != id && other.replica == reader->replica;
     };
-    if (away && replicas_ > 1 && absent_ == AbsentReplica::kWait &&
-        std::none_of(readers_.begin(), readers_.end(), successor)) {
-      reader->id = 0;
-      reader->reader.reset();
-      reader->hungry = false;
+    if (away && options_.replicas > 1 && options_.absent == AbsentReplica::kWait &&
+        std::none_of(readers.begin(), readers.end(), successor)) {
+      FinishedBatches::set_away(*reader);
     } else {
-      remove(readers_.begin() + (reader - readers_.data()));
+      finished_.remove(*reader);
     }
-    last = std::all_of(readers_.begin(), readers_.end(),
-                       [](const Reader& known) { return known.id == 0; });
-    const auto makers = [this](const Reader& known)
-                            SPDLD_REQUIRES(mutex_) { return known.job == maker_; };
-    if (!last && std::none_of(readers_.begin(), readers_.end(), makers))
-      maker_ = readers_.front().job;
-    if (!last) begin_copies();  // what it needed first may have kept others back
+    last = std::all_of(readers.begin(), readers.end(),
+                       [](const Reader& known) { return known.is_away(); });
+    const auto is_maker = [maker = maker_](const Reader& known) { return known.job == maker; };
+    if (!last && std::none_of(readers.begin(), readers.end(), is_maker))
+      maker_ = readers.front().job;
+    if (!last) begin_copies();  // the batch it needed first may have kept others back
+    if (last) {
+      ended = stream_;  // 0: bind() closes it
+      ended_ = true;
+      after_.reset();
+      finished_.clear();
+    }
   }
-  if (last) return end();
-  wake();
-  wake_followers();  // they may have waited for this reader's sake
+  if (ended != 0) {
+    pool_->serve_no_more(ended);
+    executor_.close_stream(ended);
+  } else {
+    wake();
+  }
+  wake_followers(true);  // they may have waited for this reader's sake
 }
 
 void Stream::dismiss(JobTag job, std::uint32_t replica) {
   {
     MutexLock lock(mutex_);
-    const auto place = std::find_if(readers_.begin(), readers_.end(), [&](const Reader& known) {
-      return known.id == 0 && known.job == job && known.replica == replica;
-    });
-    if (place == readers_.end()) return;
-    remove(place);
+    const Reader* const place = finished_.find_away(replica);
+    if (place == nullptr || place->job != job) return;
+    finished_.remove(*place);
     begin_copies();
   }
   wake();
 }
 
-void Stream::end() {
-  engine::StreamId stream = 0;
-  {
-    MutexLock lock(mutex_);
-    stream = stream_;
-    ended_ = true;
-    after_.reset();
-    for (const auto& [at, ready] : ready_) {
-      if (ready.expected > 0) pool_->discard(ready.slot);
-      for (const Copied& copy : ready.copies) {
-        if (copy.there) copy.pool->discard(copy.slot);
-      }
-    }
-    ready_.clear();
-    replaced_.clear();
-  }
-  if (stream != 0) executor_.close_stream(stream);
-  tell_followers();
+bool Stream::is_sent_at(Index batch, job::Turn turn) const {
+  MutexLock lock(mutex_);
+  return jumped_ || options_.turn + batch == turn;
 }
 
 bool Stream::ended() const {
@@ -302,162 +206,93 @@ bool Stream::ended() const {
 
 std::shared_ptr<SlotPool> Stream::pool_of(delivery::HolderId id) const {
   MutexLock lock(mutex_);
-  const Reader* const reader = find(id);
+  const Reader* const reader = finished_.find(id);
   return reader == nullptr || reader->on_gpu == nullptr ? pool_ : reader->on_gpu;
-}
-
-Timeline Stream::timeline() const {
-  MutexLock lock(mutex_);
-  return timeline_;
 }
 
 std::vector<JobTag> Stream::jobs() const {
   MutexLock lock(mutex_);
   std::vector<JobTag> jobs;
-  for (const Reader& reader : readers_) {
+  for (const Reader& reader : finished_.readers()) {
     if (std::find(jobs.begin(), jobs.end(), reader.job) == jobs.end()) jobs.push_back(reader.job);
   }
   return jobs;
 }
 
-// No slot is free. If somebody has read all that there is, the others have them.
 void Stream::note_stall() {
-  if (stalled_since_ || replicas_ > 1 || readers_.size() < 2) return;
-  if (std::any_of(readers_.begin(), readers_.end(),
+  const auto& readers = finished_.readers();
+  if (stall_.running() || options_.replicas > 1 || readers.size() < 2) return;
+  if (std::any_of(readers.begin(), readers.end(),
                   [this](const Reader& reader) SPDLD_REQUIRES(mutex_) { return starves(reader); }))
-    stalled_since_ = clock_.now();
+    stall_.start();
 }
 
 bool Stream::starves(const Reader& reader) const {
   if (!reader.hungry) return false;
-  return reader.next >= to_make_ || lacks_room(reader);
+  return reader.next >= to_make_ || finished_.lacks_room(reader);
 }
 
-bool Stream::lacks_room(const Reader& reader) const {
-  if (reader.on_gpu == nullptr) return false;
-  const auto counts = reader.on_gpu->slots().counts();
-  if (counts.free > 0 || counts.loaned > 0) return false;
-  const auto next = ready_.find(timeline_.settled(reader.next));
-  return next == ready_.end() || !is_there(next->second, reader.on_gpu);
-}
-
-Stream::ReaderRefs Stream::held_up() {
+ReaderRefs Stream::held_up() {
   MutexLock lock(mutex_);
-  const auto now = clock_.now();
-  if (stalled_since_) stalled_ += now - *std::exchange(stalled_since_, now);
-  const auto watched = now - std::exchange(watched_since_, now);
-  const auto stalled = std::exchange(stalled_, std::chrono::nanoseconds(0));
   ReaderRefs readers;
-  if (stalled * 5 <= watched) return readers;
-  for (const Reader& reader : readers_) {
+  if (!stall_.was_long()) return readers;
+  for (const Reader& reader : finished_.readers()) {
     if (!starves(reader)) continue;
-    if (auto ref = reader.reader.lock()) readers.push_back(std::move(ref));
+    if (auto ref = reader.consumer.lock()) readers.push_back(std::move(ref));
   }
-  if (readers.size() == readers_.size()) readers.erase(readers.begin());
+  if (readers.size() == finished_.readers().size()) readers.erase(readers.begin());
   return readers;
 }
 
-Stream::ReaderRefs Stream::live_readers() const {
-  ReaderRefs refs;
-  for (const Reader& reader : readers_) {
-    if (auto ref = reader.reader.lock()) refs.push_back(std::move(ref));
-  }
-  return refs;
-}
-
-std::optional<Stream::Taken> Stream::take(delivery::HolderId id, job::StepAt at) {
+std::optional<TakenBatch> Stream::take(delivery::HolderId id, Index at) {
   MutexLock lock(mutex_);
-  Reader* const reader = find(id);
-  if (reader == nullptr || at < reader->next || at >= reader->until) return std::nullopt;
-  forgo(*reader, reader->next, at);
-  reader->next = at;
-  const auto found = ready_.find(at);
-  if (found == ready_.end() || !is_there(found->second, reader->on_gpu)) {
-    reader->hungry = true;
-    begin_copies();  // it may have passed by what was to be copied first
-    if (pool_->slots().counts().free == 0) note_stall();
-    return std::nullopt;
-  }
-  Ready& ready = found->second;
-  const CopiedAt copy = copy_of(ready, reader->on_gpu);
-  const bool copied = copy != ready.copies.end();
-  const std::shared_ptr<SlotPool> pool = copied ? copy->pool : pool_;
-  const std::uint32_t slot = copied ? copy->slot : ready.slot;
-  const auto lease = pool->acquire(slot, id);
-  SPDLD_CHECK(lease.has_value());
-  Taken taken{.lease = *lease,
-              .pool = pool,
-              .slot = slot,
-              .order = ready.order,
-              .shared = reader->job != maker_};
-  if (const auto replaced = replaced_.find(at); replaced != replaced_.end()) {
-    for (Replaced& sample : replaced->second) {
-      if (std::find(sample.told.begin(), sample.told.end(), reader->job) != sample.told.end())
-        continue;
-      sample.told.push_back(reader->job);
-      taken.replaced.push_back(sample.failure);
-    }
-  }
-  reader->next = {at.epoch, at.step + 1};
-  reader->hungry = false;
-  if (copied) {
-    copy->taken = true;
-    take_off(ready, copy);
+  Reader* const reader = finished_.find(id);
+  if (reader == nullptr || !reader->wants(at)) return std::nullopt;
+  auto taken = finished_.take(*reader, at);
+  if (taken) {
+    taken->shared = reader->job != maker_;
   } else {
-    --ready.expected;
+    begin_copies();  // it may have passed by the batch that was to be copied first
+    if (pool_->slots().counts().free == 0) note_stall();
   }
-  if (ready.is_read()) drop(found);
   return taken;
 }
 
-bool Stream::jump(delivery::HolderId id, job::StepAt to) {
-  engine::StreamId stream = 0;
+bool Stream::jump(delivery::HolderId id, Index to) {
   bool past_all = false;
   {
     MutexLock lock(mutex_);
-    Reader* const reader = find(id);
+    Reader* const reader = finished_.find(id);
     if (ended_ || reader == nullptr || to < reader->next || to >= reader->until) return false;
-    if (to > to_make_ && replicas_ == 1 && readers_.size() > 1) return false;
+    const auto& readers = finished_.readers();
+    if (to > to_make_ && options_.replicas == 1 && readers.size() > 1) return false;
     // Replicas that are away are expected where it goes, not where it was.
-    const auto others_away = [&](const Reader& other) { return other.id == 0 || other.id == id; };
-    if (readers_.size() > 1 && std::all_of(readers_.begin(), readers_.end(), others_away))
+    const auto others_away = [&](const Reader& other) {
+      return other.is_away() || other.holder == id;
+    };
+    if (readers.size() > 1 && std::all_of(readers.begin(), readers.end(), others_away))
       return false;
-    forgo(*reader, reader->next, to);
-    reader->next = to;
+    finished_.skip_to(*reader, to);
     reader->hungry = false;
+    jumped_ = true;
     begin_copies();
-    past_all = lowest() > to_make_;
-    if (past_all) ++holds_;  // so that what is given up is not what comes after the jump
-    stream = stream_;
+    past_all = finished_.lowest() > to_make_;
+    if (past_all) ++holds_;  // so that no batch behind the jump is given up
   }
   if (past_all) {
-    executor_.cancel(stream, 0, 0);
+    executor_.cancel(stream_, 0, 0);
     MutexLock lock(mutex_);
     --holds_;
   }
-  executor_.wake(stream);
+  wake();
   return true;
 }
 
-bool Stream::set_until(delivery::HolderId id, job::StepAt until) {
+bool Stream::set_until(delivery::HolderId id, Index until) {
   {
     MutexLock lock(mutex_);
-    Reader* const reader = find(id);
-    if (reader == nullptr) return false;
-    if (reader->until == until) return true;
-    if (until < reader->until) {
-      forgo(*reader, std::max(until, reader->next), reader->until);
-    } else {
-      const job::StepAt first = std::max(reader->until, reader->next);
-      if (gone_ > first) return false;
-      for (auto ready = ready_.lower_bound(first); ready != ready_.end(); ++ready) {
-        if (ready->first < until && !reaches(ready->second, reader->on_gpu)) return false;
-      }
-      for (auto ready = ready_.lower_bound(first); ready != ready_.end(); ++ready) {
-        if (ready->first < until) expect(ready->second, reader->on_gpu);
-      }
-    }
-    reader->until = until;
+    Reader* const reader = finished_.find(id);
+    if (reader == nullptr || !finished_.set_until(*reader, until)) return false;
     begin_copies();
   }
   wake();
@@ -467,16 +302,15 @@ bool Stream::set_until(delivery::HolderId id, job::StepAt until) {
 void Stream::open_epochs(delivery::HolderId id, std::uint64_t count) {
   {
     MutexLock lock(mutex_);
-    if (Reader* const reader = find(id)) reader->open_epochs = count;
+    if (Reader* const reader = finished_.find(id)) reader->open_epochs = count;
   }
   wake();
 }
 
-std::optional<job::StepAt> Stream::hold() {
+Index Stream::hold() {
   MutexLock lock(mutex_);
   ++holds_;
-  if (to_make_ <= from_) return std::nullopt;
-  return timeline_.settled(to_make_);
+  return to_make_;
 }
 
 void Stream::go_on() {
@@ -487,62 +321,233 @@ void Stream::go_on() {
   wake();
 }
 
-bool Stream::retime(const Timeline& timeline, JobTag job) {
-  MutexLock lock(mutex_);
-  if (std::any_of(readers_.begin(), readers_.end(),
-                  [&](const Reader& reader) { return reader.job != job; }))
-    return false;
-  timeline_ = timeline;
-  return true;
-}
-
 std::string Stream::waits_for(delivery::HolderId id) const {
   MutexLock lock(mutex_);
-  const Reader* const reader = find(id);
+  const Reader* const reader = finished_.find(id);
   if (reader == nullptr || ended_) return {};
   if (reader->on_gpu != nullptr && !reader->on_gpu->has_memory())
     return "the driver of " + reader->on_gpu->gpu()->name() +
            " was asked for memory there and has not answered yet";
-  if (replicas_ == 1) return {};
+  if (options_.replicas == 1) return {};
   const bool nothing_made = reader->next >= to_make_ && pool_->slots().counts().free == 0;
-  if (!nothing_made && !lacks_room(*reader)) return {};
+  if (!nothing_made && !finished_.lacks_room(*reader)) return {};
   const Reader* slowest = nullptr;
-  for (const Reader& other : readers_) {
+  for (const Reader& other : finished_.readers()) {
     if (other.next >= reader->next) continue;
     if (!nothing_made && other.on_gpu != reader->on_gpu && !other.unplaced) continue;
     const auto is_behind = [&](const Reader& known) {
       return other.next < known.next ||
-             (other.next == known.next && other.id == 0 && known.id != 0);
+             (other.next == known.next && other.is_away() && !known.is_away());
     };
     if (slowest == nullptr || is_behind(*slowest)) slowest = &other;
   }
-  const std::string shard = " of shard " + std::to_string(shard_);
+  const std::string shard = " of shard " + std::to_string(span().shard());
   if (slowest == nullptr)
     return "the replicas" + shard +
            " hold different batches, and with that all slots: release some";
   const std::string name = "replica " + std::to_string(slowest->replica) + shard;
-  if (slowest->id == 0) return name + " has not come, or not come back, and all slots are full";
-  return name + " is still at " + place_text(slowest->next);
+  if (slowest->is_away()) return name + " has not come, or not come back, and all slots are full";
+  return name + " is still at " + place_text(span().at(slowest->next).at());
 }
 
-Stream::Readable Stream::readable(delivery::HolderId id) const {
+ReadableBatches Stream::readable(delivery::HolderId id) const {
   MutexLock lock(mutex_);
-  Readable readable;
-  const Reader* const reader = find(id);
-  if (reader == nullptr) return readable;
-  job::StepAt at = timeline_.settled(reader->next);
-  for (auto ready = ready_.find(at); ready != ready_.end() && ready->first == at; ++ready) {
-    if (at >= reader->until || !is_there(ready->second, reader->on_gpu)) break;
-    ++readable.batches;
-    at = timeline_.settled({at.epoch, at.step + 1});
+  const Reader* const reader = finished_.find(id);
+  return reader == nullptr ? ReadableBatches() : finished_.readable(*reader);
+}
+
+engine::Executor::Headway Stream::headway() const { return executor_.headway(stream_); }
+
+bool Stream::leads(const std::vector<Reader>& readers, Index at) const {
+  MutexLock lock(mutex_);
+  if (ended_ || to_make_ >= at) return false;
+  return std::any_of(readers.begin(), readers.end(),
+                     [this](const Reader& reader) SPDLD_REQUIRES(mutex_) {
+                       return !reader.is_away() && finished_.find(reader.holder) != nullptr;
+                     });
+}
+
+std::optional<engine::BatchOrder> Stream::open() {
+  const auto order = next_order();
+  wake_followers();
+  if (!order) return order;
+  // Without the lock: zeroing fresh pages takes milliseconds.
+  const Status backed = pool_->arena().back(slot_of(*order));
+  if (backed.ok()) return order;
+  fail({.status = backed.with_context("the slots of this consumer")});
+  abandon(*order);
+  return std::nullopt;
+}
+
+bool Stream::follows() const {
+  return after_ != nullptr && after_->leads(finished_.readers(), options_.after_until);
+}
+
+std::optional<engine::BatchOrder> Stream::next_order() {
+  MutexLock lock(mutex_);
+  const auto& readers = finished_.readers();
+  if (ended_ || holds_ > 0 || readers.empty() || follows()) return std::nullopt;
+  after_.reset();
+  to_make_ = std::max(to_make_, finished_.lowest());
+  if (to_make_ == kNoIndex) return std::nullopt;
+  const std::uint64_t epoch = span().at(to_make_).epoch;
+  const auto wanted = [&](const Reader& reader) SPDLD_REQUIRES(mutex_) {
+    return reader.wants(to_make_) && epoch < reader.open_epochs;
+  };
+  if (std::none_of(readers.begin(), readers.end(), wanted)) return std::nullopt;
+  const auto slot = pool_->loan();
+  if (!slot) note_stall();
+  if (!slot) return std::nullopt;
+  stall_.stop();
+  engine::BatchOrder order = span().order(to_make_);
+  order.slot = pool_->arena().slot(*slot).data();
+  order.ticket = *slot;
+  finished_.begin(to_make_++, *slot);
+  return order;
+}
+
+void Stream::commit(const engine::BatchOrder& order) {
+  ReaderRefs waiting;
+  {
+    MutexLock lock(mutex_);
+    if (ended_) return finished_.skip(slot_of(order));
+    waiting = finished_.add(slot_of(order), order);
+    begin_copies();
   }
-  readable.to_its_end = at >= reader->until;
-  return readable;
+  for (const auto& reader : waiting) reader->ready();
 }
 
-engine::Executor::Headway Stream::headway() const {
+void Stream::abandon(const engine::BatchOrder& order) {
   MutexLock lock(mutex_);
-  return executor_.headway(stream_);
+  finished_.skip(slot_of(order));
+}
+
+// Each job decides about the batches that it reads; one that cannot bear the loss fails alone.
+Status Stream::may_replace(const engine::SampleFailure& failure) {
+  const Index at = span().index_of({failure.epoch, failure.step}).value_or(kNoIndex);
+  struct Asked {
+    JobTag job = 0;
+    std::shared_ptr<StreamReader> reader;
+  };
+  std::vector<Asked> asked;
+  bool others = false;
+  {
+    MutexLock lock(mutex_);
+    for (const Reader& reader : finished_.readers()) {
+      auto ref = reader.consumer.lock();
+      if (ref == nullptr) continue;
+      if (reader.wants(at)) {
+        asked.push_back({reader.job, std::move(ref)});
+      } else {
+        others = true;
+      }
+    }
+  }
+  std::map<JobTag, Status> verdicts;
+  for (const Asked& one : asked) {
+    if (!verdicts.contains(one.job))
+      verdicts.emplace(one.job, one.reader->judge().may_replace(failure));
+  }
+  Status refusal;
+  std::vector<JobTag> told;
+  for (const auto& [job, verdict] : verdicts) {
+    if (verdict.ok()) {
+      told.push_back(job);
+    } else {
+      refusal = verdict;
+    }
+  }
+  if (!refusal.ok() && told.empty() && !others) return refusal;
+  {
+    MutexLock lock(mutex_);
+    if (!ended_) finished_.note_replaced(at, failure, std::move(told));
+  }
+  for (const Asked& one : asked) {
+    const Status& verdict = verdicts.at(one.job);
+    if (verdict.ok()) continue;
+    leave(one.reader->holder());
+    one.reader->failed(engine::ended_by(failure, verdict), *this);
+  }
+  return {};
+}
+
+void Stream::fail(const engine::StreamFailure& failure) {
+  ReaderRefs readers;
+  {
+    MutexLock lock(mutex_);
+    if (ended_) return;
+    ended_ = true;
+    readers = finished_.live([](const Reader&) { return true; });
+  }
+  for (const auto& reader : readers) reader->failed(failure, *this);
+}
+
+void Stream::device_slot_freed() {
+  std::vector<std::shared_ptr<SlotPool>> refused;
+  {
+    MutexLock lock(mutex_);
+    begin_copies();
+    for (const Reader& reader : finished_.readers()) {
+      if (reader.on_gpu != nullptr && !reader.on_gpu->memory_failure().ok())
+        refused.push_back(reader.on_gpu);
+    }
+  }
+  for (const auto& on_gpu : refused) {
+    for (const auto& reader : dismiss_from(on_gpu))
+      reader->refused_memory(on_gpu->memory_failure(), *this);
+  }
+}
+
+void Stream::begin_copies() {
+  if (ended_) return;
+  while (const auto copy = finished_.begin_copy()) {
+    delivery::DeviceCopy work = device_copy(*copy, device_layout_);
+    work.wanted = [self = shared_from_this(), copy = *copy] { return self->may_begin_copy(copy); };
+    copy->on_gpu->gpu()->copy(std::move(work),
+                              [self = shared_from_this(), copy = *copy](const Status& status) {
+                                self->end_copy(copy, status);
+                              });
+  }
+}
+
+bool Stream::may_begin_copy(const FinishedBatches::Copy& copy) {
+  MutexLock lock(mutex_);
+  if (finished_.wants(copy)) return true;
+  (void)finished_.end_copy(copy, false);
+  begin_copies();
+  return false;
+}
+
+void Stream::end_copy(const FinishedBatches::Copy& copy, const Status& status) {
+  ReaderRefs waiting;
+  {
+    MutexLock lock(mutex_);
+    waiting = finished_.end_copy(copy, status.ok());
+    if (!status.ok()) finished_.stop(copy.on_gpu);
+    begin_copies();
+  }
+  for (const auto& reader : waiting) reader->ready();
+  if (status.ok()) return;
+  for (const auto& reader : dismiss_from(copy.on_gpu)) reader->failed({.status = status}, *this);
+}
+
+ReaderRefs Stream::dismiss_from(const std::shared_ptr<SlotPool>& on_gpu) {
+  std::vector<Reader> readers;
+  {
+    MutexLock lock(mutex_);
+    readers = finished_.readers();
+  }
+  ReaderRefs left;
+  for (const Reader& reader : readers) {
+    if (reader.on_gpu != on_gpu) continue;
+    if (reader.is_away()) {
+      dismiss(reader.job, reader.replica);
+      continue;
+    }
+    leave(reader.holder);
+    if (auto ref = reader.consumer.lock()) left.push_back(std::move(ref));
+  }
+  return left;
 }
 
 }  // namespace spdld::stream

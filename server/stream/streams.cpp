@@ -10,17 +10,45 @@
 namespace spdld::stream {
 namespace {
 
-// Who is no further behind another job catches up with it, and the other waits for as long as
-// Stream::held_up() lets it.
+// A consumer that is no further behind another job catches up with it, and the other waits for as
+// long as Stream::held_up() lets it.
 constexpr std::uint64_t kMaxCatchUpSteps = 32;
 // A stream that moves on while it is being joined.
 constexpr int kJoinAttempts = 4;
+
+// From where on two spans are the same: batch `here` of one is batch `there` of the other.
+struct Meeting {
+  Index here = 0;
+  Index there = 0;
+};
+std::optional<Meeting> meet(const Span& wish, const Span& stream) {
+  if (const auto there = stream.index_of(wish)) return Meeting{.here = 0, .there = *there};
+  if (const auto here = wish.index_of(stream)) return Meeting{.here = *here, .there = 0};
+  return std::nullopt;
+}
+
+// Two streams take slots from one pool only where one follows the other and no other job reads
+// there: nobody could tell that it holds them up.
+bool may_reuse(const SlotPool& pool, const StreamWish& wish) {
+  if (pool.streams() == 0) return true;
+  if (wish.after == nullptr || wish.after->pool().get() != &pool) return false;
+  const std::vector<JobTag> jobs = wish.after->jobs();
+  return std::all_of(jobs.begin(), jobs.end(), [&](JobTag job) { return job == wish.job; });
+}
+
+tl::unexpected<Status> needs(const StreamWish& wish, std::uint32_t slots, std::uint64_t bytes,
+                             const std::string& place, const Status& why) {
+  return tl::unexpected<Status>(
+      why.with_context("pipeline '" + wish.span.phase()->run->plan().spec.name + "' needs " +
+                       std::to_string(slots) + " slots of " + delivery::format_bytes(bytes) +
+                       place + " for shard " + std::to_string(wish.span.shard())));
+}
 
 ReaderTerms terms_of(const StreamReader& reader, const StreamWish& wish) {
   return {.holder = reader.holder(),
           .job = wish.job,
           .replica = wish.replica,
-          .from = wish.from,
+          .next = 0,
           .until = wish.until,
           .open_epochs = wish.open_epochs};
 }
@@ -37,49 +65,40 @@ std::vector<std::shared_ptr<Stream>> Streams::take_ended() {
 }
 
 Result<std::shared_ptr<Stream>> Streams::make(const StreamWish& wish) {
-  const pipeline::PhasePtr& phase = wish.timeline.phase(wish.from);
-  const engine::Plan& plan = phase->run->plan();
+  const engine::Plan& plan = wish.span.phase()->run->plan();
   const delivery::ArenaShape shape{.kind = kind_,
                                    .slot_bytes = plan.layout.slot_bytes(),
                                    .slot_count = plan.slots_for(wish.credits)};
   std::shared_ptr<SlotPool> pool = wish.reuse;
-  if (pool == nullptr || pool->arena().shape() != shape || pool->has_retired()) {
+  if (pool == nullptr || pool->arena().shape() != shape || pool->has_retired() ||
+      !may_reuse(*pool, wish)) {
     auto made = SlotPool::create(shape, wish.uid, arenas_, wish.meter, executor_);
-    if (!made)
-      return tl::unexpected<Status>(made.error().with_context(
-          "pipeline '" + plan.spec.name + "' needs " + std::to_string(shape.slot_count) +
-          " slots of " + delivery::format_bytes(shape.slot_bytes) + " for shard " +
-          std::to_string(wish.shard)));
+    if (!made) return needs(wish, shape.slot_count, shape.slot_bytes, "", made.error());
     pool = std::move(*made);
   }
   std::vector<AwaitedReplica> awaited;
-  if (wish.replicas > 1 && wish.absent == AbsentReplica::kWait && wish.roll != nullptr)
-    awaited = wish.roll->awaited({wish.shard, wish.replica}, wish.replicas, wish.passage, wish.from,
-                                 wish.until);
-  return std::make_shared<Stream>(StreamOptions{.timeline = wish.timeline,
-                                                .shard = wish.shard,
-                                                .from = wish.from,
+  if (wish.replicas > 1 && wish.absent == AbsentReplica::kWait && wish.presence != nullptr)
+    awaited =
+        wish.presence->awaited({wish.span.shard(), wish.replica}, wish.replicas, wish.turn,
+                               wish.until == kNoIndex ? job::kNoTurn : wish.turn + wish.until);
+  return std::make_shared<Stream>(StreamOptions{.span = wish.span,
                                                 .maker = wish.job,
                                                 .replicas = wish.replicas,
-                                                .passage = wish.passage,
+                                                .turn = wish.turn,
                                                 .absent = wish.absent,
                                                 .awaited = std::move(awaited),
-                                                .after = wish.after},
+                                                .after = wish.after,
+                                                .after_until = wish.after_until},
                                   std::move(pool), executor_, clock_);
 }
 
 Result<std::shared_ptr<SlotPool>> Streams::slots_on_gpu(const StreamWish& wish,
                                                         const Stream& stream) {
   if (wish.gpu == nullptr || stream.device_layout().device_bytes() == 0) return nullptr;
-  const engine::Plan& plan = stream.phase()->run->plan();
-  auto slots = stream.pool()->on(wish.gpu, stream.device_layout(),
-                                 plan.device_slots_for(wish.credits), wish.reserve);
+  const std::uint32_t count = stream.phase()->run->plan().device_slots_for(wish.credits);
+  auto slots = stream.pool()->on(wish.gpu, stream.device_layout(), count, wish.reserve);
   if (!slots)
-    return tl::unexpected<Status>(slots.error().with_context(
-        "pipeline '" + plan.spec.name + "' needs " +
-        std::to_string(plan.device_slots_for(wish.credits)) + " slots of " +
-        delivery::format_bytes(stream.device_layout().device_bytes()) + " on a GPU for shard " +
-        std::to_string(wish.shard)));
+    return needs(wish, count, stream.device_layout().device_bytes(), " on a GPU", slots.error());
   return slots;
 }
 
@@ -87,51 +106,52 @@ Result<Leg> Streams::open(const std::shared_ptr<StreamReader>& reader, const Str
                           std::shared_ptr<Stream> stream) {
   ReaderTerms terms = terms_of(*reader, wish);
   SPDLD_ASSIGN(terms.on_gpu, slots_on_gpu(wish, *stream));
-  SPDLD_CHECK(stream->join(reader, terms, wish.from).has_value());
-  if (wish.after != nullptr) wish.after->lead(stream);
+  SPDLD_CHECK(stream->join(reader, terms, 0).has_value());
+  if (wish.after != nullptr) wish.after->lead(stream, wish.after_until);
   streams_.push_back(stream);
   weigh();
   stream->bind(executor_.open_stream(stream->phase()->run, stream));
-  return Leg{wish.from, std::move(stream)};
+  return Leg{.from = 0, .stream = std::move(stream), .first = 0};
 }
 
 Result<std::optional<Leg>> Streams::share(const std::shared_ptr<StreamReader>& reader,
                                           const StreamWish& wish, std::shared_ptr<Stream>& own) {
   ReaderTerms terms = terms_of(*reader, wish);
   // Replicas wait for each other; one job waits for another only so long.
-  job::StepAt furthest = job::kNever;
-  if (wish.replicas == 1) furthest = {wish.from.epoch, wish.from.step + kMaxCatchUpSteps};
+  const Index furthest = wish.replicas == 1 ? kMaxCatchUpSteps : kNoIndex;
   for (const std::shared_ptr<Stream>& stream : streams_) {
-    if (stream->shard() != wish.shard || stream->uid() != wish.uid ||
-        stream->replicas() != wish.replicas)
+    if (stream->pool()->uid() != wish.uid || stream->replicas() != wish.replicas) continue;
+    // A batch read with one user's rights is not another user's to see.
+    if (stream->phase()->reader() != wish.span.phase()->reader()) continue;
+    const auto meeting = meet(wish.span, stream->span());
+    if (!meeting || meeting->here > furthest || meeting->here >= wish.until) continue;
+    if (wish.replicas > 1 && !stream->is_sent_at(meeting->there, wish.turn + meeting->here))
       continue;
-    if (wish.replicas > 1 && stream->passage() != wish.passage) continue;
+    terms.next = meeting->there;
+    terms.until = wish.until == kNoIndex ? kNoIndex : wish.until - meeting->here + meeting->there;
+    const Index latest =
+        furthest == kNoIndex ? kNoIndex : meeting->there + (furthest - meeting->here);
     terms.on_gpu = nullptr;
     for (int attempt = 0; attempt < kJoinAttempts; ++attempt) {
       const auto offered = stream->offers(terms);
-      if (!offered || *offered >= wish.until || *offered > furthest) break;
-      // What one reader may have, another may not; and what follows in the timeline may be another
-      // stream's.
-      if (stream->phase()->reader() != wish.timeline.phase(*offered)->reader()) break;
-      if (!stream->phase()->same_content(*wish.timeline.phase(*offered)) ||
-          !stream->timeline().same_from(*offered, wish.timeline))
-        break;
-      // The arenas first: what fails must have joined nothing. What it reads there decides about
-      // the step from which on it can.
+      if (!offered || *offered >= terms.until || *offered > latest) break;
+      // The arenas first: a call that fails must have joined nothing. With them the stream may
+      // offer another step.
       if (terms.on_gpu == nullptr) {
         SPDLD_ASSIGN(terms.on_gpu, slots_on_gpu(wish, *stream));
         if (terms.on_gpu != nullptr) continue;
       }
-      const bool at_once = *offered == wish.from;
+      const bool at_once = meeting->here == 0 && *offered == meeting->there;
       if (!at_once && own == nullptr) {
         StreamWish before = wish;
         before.replicas = 1;
         SPDLD_ASSIGN(own, make(before));
       }
-      const auto joined = stream->join(reader, terms, at_once ? wish.from : furthest);
+      const auto joined = stream->join(reader, terms, at_once ? meeting->there : latest);
       if (!joined) continue;  // it has moved on meanwhile
       weigh();
-      return Leg{*joined, stream};
+      return Leg{
+          .from = *joined - meeting->there + meeting->here, .stream = stream, .first = *joined};
     }
   }
   return std::nullopt;
@@ -153,12 +173,12 @@ Result<std::vector<Leg>> Streams::connect(const std::shared_ptr<StreamReader>& r
 Status Streams::connect(const std::shared_ptr<StreamReader>& reader, const StreamWish& wish,
                         std::vector<Leg>& legs) {
   std::shared_ptr<Stream> own;
-  StreamWish rest = wish;  // what has no leg yet
+  StreamWish rest = wish;  // the part without a leg
   while (true) {
     SPDLD_ASSIGN(const std::optional<Leg> leg, share(reader, rest, own));
     if (!leg) break;
     legs.insert(legs.begin(), *leg);
-    if (leg->from == wish.from) return {};
+    if (leg->from == 0) return {};
     rest.until = leg->from;
     rest.replicas = 1;
   }
@@ -170,10 +190,10 @@ Status Streams::connect(const std::shared_ptr<StreamReader>& reader, const Strea
   return {};
 }
 
-void Streams::dismiss(JobTag job, job::Member member, std::uint32_t passage) {
+void Streams::dismiss(JobTag job, job::Member member) {
   MutexLock lock(mutex_);
   for (const auto& stream : streams_) {
-    if (stream->replicas() > 1 && stream->shard() == member.shard && stream->passage() <= passage)
+    if (stream->replicas() > 1 && stream->span().shard() == member.shard)
       stream->dismiss(job, member.replica);
   }
 }

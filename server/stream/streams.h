@@ -14,43 +14,44 @@
 #include "base/status.h"
 #include "delivery/arena_pool.h"
 #include "engine/executor.h"
-#include "stream/replica_roll.h"
+#include "stream/replica_presence.h"
 #include "stream/slot_pool.h"
 #include "stream/stream.h"
 #include "stream/stream_reader.h"
-#include "stream/timeline.h"
 
 namespace spdld::stream {
 
-// A part of a consumer's way: the stream that it reads from `from` on.
+// A part of a consumer's batches: from batch `from` of its wish on it reads the stream, beginning
+// with the stream's batch `first`.
 struct Leg {
-  job::StepAt from;
+  Index from = 0;
   std::shared_ptr<Stream> stream;
+  Index first = 0;
 };
 
-// What a consumer needs batches for.
+// The batches that a consumer needs, and its conditions.
 struct StreamWish {
-  const Timeline& timeline;
-  job::StepAt from;
-  job::StepAt until = job::kNever;  // no later than where another phase begins
-  std::uint32_t shard = 0;
+  Span span;  // its batches [0, until)
+  Index until = kNoIndex;
+  job::Turn turn = 0;  // of the first of them
   std::uint32_t replica = 0;
   std::uint32_t replicas = 1;
   AbsentReplica absent = AbsentReplica::kWait;
-  std::shared_ptr<const ReplicaRoll> roll = nullptr;  // with replicas, and
-  std::uint32_t passage = 0;                          // in which passage of their job they are
+  std::shared_ptr<const ReplicaPresence> presence = nullptr;  // with replicas
   JobTag job = 0;
   uid_t uid = 0;
   std::uint32_t credits = 0;
   std::uint64_t open_epochs = 0;
   delivery::DeviceMemoryPtr gpu = nullptr;  // where it reads; null: in main memory
   std::shared_ptr<ByteMeter> meter;
-  std::shared_ptr<Stream> after = nullptr;    // a new stream begins when that one is through
-  std::shared_ptr<SlotPool> reuse = nullptr;  // of a stream that has ended, of the same run
+  // A new stream begins when that one has begun its batches before `after_until`.
+  std::shared_ptr<Stream> after = nullptr;
+  Index after_until = 0;
+  std::shared_ptr<SlotPool> reuse = nullptr;  // of a stream that has ended or comes before
   DeviceReserve* reserve = nullptr;  // of memory on `gpu`; null: batches wait until that is there
 };
 
-// All live streams, and who may share one: replicas of a shard always, and consumers of different
+// All live streams. Consumers share one: replicas of a shard always, and consumers of different
 // jobs of one user that need the same rows of the same content at about the same time. Owned by
 // Sessions. Thread-safe.
 class Streams {
@@ -59,24 +60,23 @@ class Streams {
           const Clock& clock)
       : executor_(executor), arenas_(arenas), kind_(kind), clock_(clock) {}
 
-  // One leg, or several: for what a shared stream has given away already, another one that still
-  // has it or a stream of its own, and then the shared one. Refused when the arena does not fit;
-  // then nothing was joined.
+  // One leg, or several: batches that a shared stream does not keep any more come from another
+  // stream that still has them, or one of its own, and the later ones from the shared one. Refused
+  // when the arena does not fit; then nothing was joined.
   Result<std::vector<Leg>> connect(const std::shared_ptr<StreamReader>& reader,
                                    const StreamWish& wish) SPDLD_EXCLUDES(mutex_);
-  // What a job may have of the pool; a run that serves several jobs has the sum.
+  // A job's limits in the worker pool; a run that serves several jobs has the sum.
   void set_limits(JobTag job, engine::RunLimits limits) SPDLD_EXCLUDES(mutex_);
   void forget(JobTag job) SPDLD_EXCLUDES(mutex_);
-  // No stream of passages up to this one waits any more for a replica that does not read it now.
-  void dismiss(JobTag job, job::Member member, std::uint32_t passage = kEveryPassage)
-      SPDLD_EXCLUDES(mutex_);
+  // No stream waits any more for a replica that does not read it now.
+  void dismiss(JobTag job, job::Member member) SPDLD_EXCLUDES(mutex_);
   // As tick() does: ended streams are not used any more, but hold their phases.
   void drop_ended() SPDLD_EXCLUDES(mutex_);
-  // Every second or so: who is kept waiting by other jobs goes its own way.
+  // Every second or so: a consumer that other jobs keep waiting gets a stream of its own.
   void tick() SPDLD_EXCLUDES(mutex_);
 
  private:
-  // What fails has joined the legs that it leaves behind.
+  // A call that fails has joined the legs that it leaves in `legs`.
   Status connect(const std::shared_ptr<StreamReader>& reader, const StreamWish& wish,
                  std::vector<Leg>& legs) SPDLD_REQUIRES(mutex_);
   Result<std::shared_ptr<Stream>> make(const StreamWish& wish) SPDLD_REQUIRES(mutex_);
@@ -84,8 +84,8 @@ class Streams {
   // memory.
   Result<std::shared_ptr<SlotPool>> slots_on_gpu(const StreamWish& wish, const Stream& stream)
       SPDLD_REQUIRES(mutex_);
-  // The last leg of what `wish` asks for, in a stream that there is. Where that leaves something
-  // before it, `own` is made ready for it.
+  // The last leg of `wish`, in a stream that exists. Where batches before it are left, `own` is
+  // made ready for them.
   Result<std::optional<Leg>> share(const std::shared_ptr<StreamReader>& reader,
                                    const StreamWish& wish, std::shared_ptr<Stream>& own)
       SPDLD_REQUIRES(mutex_);

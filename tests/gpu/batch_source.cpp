@@ -95,6 +95,7 @@ void BatchSource::attach(const delivery::ConnectionPtr& connection,
                              .steps_per_epoch = kSteps,
                              .batch_size = kRows,
                              .credits = session->credits,
+                             .in_run = {.run = 1},
                              .pipeline_version = 1,
                              .order_digest = "made-up",
                              .pipeline = request.pipeline,
@@ -163,6 +164,7 @@ void BatchSource::send(Session& session, std::uint32_t slot, std::uint64_t step)
       .epoch = step / kSteps,
       .step = step % kSteps,
       .next_position = (step % kSteps + 1) * kRows,
+      .turn = step,
       .rows = kRows};
   const std::uint64_t bytes = session.layout.device_bytes();
   if (on_gpu) {

@@ -35,6 +35,7 @@ class BatchSource final : public delivery::DataService {
   void attach(const delivery::ConnectionPtr& connection, delivery::AttachRequest request) override;
   void release(delivery::Connection& connection, std::uint64_t lease) override;
   void seek(delivery::Connection& connection, const delivery::SeekRequest& request) override;
+  void handed(delivery::Connection&, const delivery::HandedNotice&) override {}
   void query(delivery::Connection& connection, const delivery::QueryRequest& request) override;
   void apply(delivery::Connection& connection, const delivery::ApplyWish& wish) override;
   void waited(delivery::Connection&, const delivery::WaitedNotice&) override {}

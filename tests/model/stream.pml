@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One shard's batches on their way to one rank: Stream and Consumer in server/session, the order of
-   the data socket, and the client's reconnect (client/cpp/src/link.h). Two workers finish batches in
-   any order; daemon and rank are killed at any step and started again, and with -DSEEK the rank seeks
-   at any step. README.md has the map. */
+/* One shard's batches on their way to one rank: Stream in server/stream, Consumer in server/session,
+   the order of the data socket, and the client's reconnect (client/cpp/src/link.h). Two workers
+   finish batches in any order; daemon and rank are killed at any step and started again, and with
+   -DSEEK the rank seeks at any step. README.md has the map. */
 
 #define BATCHES 6
 #define CREDITS 2

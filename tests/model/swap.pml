@@ -48,6 +48,13 @@ byte daemon_deaths = 2, rank_deaths = 1, applies = 1;
 #define MAY_APPLY (known[0] && known[1])
 #endif
 
+/* An attach amid an apply waits until that is on disk, or refused, and told. */
+#ifdef BUG_ATTACH_DOES_NOT_WAIT
+#define MAY_ATTACH true
+#else
+#define MAY_ATTACH (stage == 0)
+#endif
+
 #ifdef BUG_DROP_OLD_ARENA
 #define OLD_ARENA_IS_BACK(k) true
 #else
@@ -113,7 +120,7 @@ proctype Feed(byte k) {
 proctype Rank(byte k) {
   byte step, v;
   do
-  :: atomic { serving && !connected[k] && cursor[k] < STEPS ->
+  :: atomic { serving && !connected[k] && cursor[k] < STEPS && MAY_ATTACH ->
       clear_feed(k);
       connected[k] = true;
       attached[k] = true;
@@ -123,9 +130,6 @@ proctype Rank(byte k) {
       :: frontier[k] < cursor[k] -> frontier[k] = cursor[k]
       :: else
       fi;
-#ifndef BUG_ATTACH_IS_NOT_HELD
-      held[k] = stage > 0;
-#endif
 #ifndef BUG_FORGET_POINT
       point[k] = kept_point
 #endif
@@ -207,7 +211,6 @@ proctype Daemon() {
   :: atomic { stage == 5 -> tell(0); stage = 6 }
   :: atomic { stage == 6 -> tell(1); stage = 7 }
 #endif
-  /* Who attached meanwhile is held, too, and knows the point from the store. */
   :: atomic { stage == 7 -> told = at; let_go(0); let_go(1); at = 0; target = 0; stage = 0 }
   :: atomic { stage == 8 -> let_go(0); let_go(1); at = 0; target = 0; stage = 0 }
   :: atomic { serving && daemon_deaths > 0 ->

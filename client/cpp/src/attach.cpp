@@ -71,6 +71,11 @@ AttachWish Attacher::wish(const Placement& place, const Attached* known,
     frame.epoch = from->epoch;
     frame.position = from->position;
     frame.step = from->step;
+    if (from->run != 0) {
+      frame.run = from->run;
+      frame.turn = from->turn;
+      frame.branch = from->branch;
+    }
   }
   const auto add = [&](wire::TextKey key, const std::string& text) {
     if (!text.empty()) wish.texts.emplace_back(key, text);
@@ -85,9 +90,6 @@ AttachWish Attacher::wish(const Placement& place, const Attached* known,
   add(wire::TextKey::kPipelineFile, options_.pipeline_file);
   if (known == nullptr) add(wire::TextKey::kReplace, text_of(options_.replace));
   if (from) add(wire::TextKey::kOrderDigest, from->order_digest);
-  auto moves = from ? from->moves : std::nullopt;
-  if (!moves && known != nullptr) moves = known->moves;
-  if (moves) add(wire::TextKey::kMoves, std::to_string(*moves));
   for (const auto& [name, value] : options_.vars) add(wire::TextKey::kVar, join(name, "=", value));
   for (const auto& [name, value] : options_.env) add(wire::TextKey::kEnv, join(name, "=", value));
   wish.yaml = options_.pipeline_yaml;

@@ -126,6 +126,7 @@ void Channel::lost() {
   const std::lock_guard lock(mutex_);
   lost_ = true;
   unsent_.clear();
+  unsent_turn_.reset();
 }
 
 bool Channel::is_lost() const {
@@ -138,14 +139,28 @@ void Channel::hold(const HeldBatch& batch) {
   held_.push_back(batch);
 }
 
-bool Channel::send_release(std::uint64_t lease) {
-  wire::ReleaseFrame frame{};
-  frame.header = {wire::FrameType::kRelease, sizeof frame};
-  frame.lease = lease;
+bool Channel::say(const void* frame, std::size_t bytes) {
   bool full = false;
-  if (send(&frame, sizeof frame, full)) return true;
+  if (send(frame, bytes, full)) return true;
   if (!full) lost_ = true;  // the loader will see it, too
   return !full;
+}
+
+void Channel::say_unsent() {
+  if (unsent_turn_) {
+    wire::HandedFrame frame{};
+    frame.header = {wire::FrameType::kHanded, sizeof frame};
+    frame.turn = *unsent_turn_;
+    if (!say(&frame, sizeof frame)) return;
+    unsent_turn_.reset();
+  }
+  while (!unsent_.empty()) {
+    wire::ReleaseFrame frame{};
+    frame.header = {wire::FrameType::kRelease, sizeof frame};
+    frame.lease = unsent_.back();
+    if (!say(&frame, sizeof frame)) return;
+    unsent_.pop_back();
+  }
 }
 
 void Channel::end(std::uint64_t lease) {
@@ -153,7 +168,14 @@ void Channel::end(std::uint64_t lease) {
   erase_held(lease);
   if (lost_) return;
   unsent_.push_back(lease);
-  while (!unsent_.empty() && send_release(unsent_.back())) unsent_.pop_back();
+  say_unsent();
+}
+
+void Channel::handed(std::uint64_t turn) {
+  const std::lock_guard lock(mutex_);
+  if (lost_) return;
+  unsent_turn_ = turn;
+  say_unsent();
 }
 
 void Channel::forget(std::uint64_t lease) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,13 +55,18 @@ class Channel {
   void hold(const HeldBatch& batch);
   void end(std::uint64_t lease);
   void forget(std::uint64_t lease);  // the daemon takes it back when the connection ends
+  // Tells the daemon that the caller has been handed so many batches of the run. Said before the
+  // end of any lease that ends later, and like those as soon as the socket has room.
+  void handed(std::uint64_t turn);
   std::uint32_t held() const;
   std::vector<HeldBatch> held_batches() const;
 
  private:
   Channel(UniqueFd socket, pid_t daemon)
       : socket_(std::move(socket)), daemon_(daemon), owner_(::getpid()) {}
-  bool send_release(std::uint64_t lease);
+  // False: the socket is full.
+  bool say(const void* frame, std::size_t bytes);
+  void say_unsent();
   void erase_held(std::uint64_t lease);
 
   const UniqueFd socket_;
@@ -69,7 +75,8 @@ class Channel {
   mutable std::mutex mutex_;  // guards what follows
   bool lost_ = false;
   std::vector<HeldBatch> held_;
-  std::vector<std::uint64_t> unsent_;  // ended while the socket was full
+  std::vector<std::uint64_t> unsent_;         // ended while the socket was full
+  std::optional<std::uint64_t> unsent_turn_;  // likewise of handed(); the last one says it all
 };
 
 }  // namespace spdld::client

@@ -4,7 +4,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
 #include "frame_parts.h"
@@ -244,9 +243,6 @@ void Link::read_attached(std::span<const std::byte> frame) {
       case wire::TextKey::kOrderDigest: facts.order_digest = std::move(text); break;
       case wire::TextKey::kPipeline: attached_.pipeline = std::move(text); break;
       case wire::TextKey::kJob: attached_.job = std::move(text); break;
-      case wire::TextKey::kMoves:
-        std::from_chars(text.data(), text.data() + text.size(), attached_.moves);
-        break;
       case wire::TextKey::kWarning: attached_.warnings.push_back(std::move(text)); break;
       case wire::TextKey::kDevice: attached_.device = std::move(text); break;
       default: break;
@@ -318,14 +314,22 @@ template std::shared_ptr<BatchState> Link::make(const wire::DeviceBatchFrame& fr
 
 void Link::release(std::uint64_t lease) { channel_->end(lease); }
 
-void Link::seek(const Cursor& to, std::uint32_t skip, std::uint32_t serial, Waiting& waiting) {
+void Link::seek(std::uint64_t turn, std::uint64_t epoch, std::uint32_t serial, Waiting& waiting) {
   wire::SeekFrame frame{};
   frame.header = {FrameType::kSeek, sizeof frame};
-  frame.epoch = to.epoch;
-  frame.position = to.position;
-  frame.step = to.step;
+  frame.turn = turn;
+  frame.epoch = epoch;
   frame.seek = serial;
-  frame.skip = skip;
+  send(&frame, sizeof frame, waiting);
+}
+
+void Link::skip(const Cursor& from, std::uint32_t steps, std::uint32_t serial, Waiting& waiting) {
+  wire::SeekFrame frame{};
+  frame.header = {FrameType::kSeek, sizeof frame};
+  frame.turn = from.turn;
+  frame.epoch = from.epoch;
+  frame.seek = serial;
+  frame.skip = steps;
   send(&frame, sizeof frame, waiting);
 }
 

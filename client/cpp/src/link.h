@@ -35,7 +35,6 @@ struct Attached {
   std::string pipeline;
   std::string job;
   std::string server;                      // name and version of the daemon
-  std::uint32_t moves = 0;                 // Cursor::moves, as the daemon told last
   std::vector<std::string> warnings = {};  // of the pipeline
   std::string device = {};                 // UUID of the GPU that batches lie on; empty: on none
 };
@@ -89,7 +88,10 @@ class Link {
   std::shared_ptr<BatchState> batch(const wire::DeviceBatchFrame& frame) { return make(frame); }
   void release(std::uint64_t lease);  // a batch that nobody wants to see
 
-  void seek(const Cursor& to, std::uint32_t skip, std::uint32_t serial, Waiting& waiting);
+  // The loop, handed `turn` batches by then, goes to the start of `epoch`; or so many steps further
+  // than `from`.
+  void seek(std::uint64_t turn, std::uint64_t epoch, std::uint32_t serial, Waiting& waiting);
+  void skip(const Cursor& from, std::uint32_t steps, std::uint32_t serial, Waiting& waiting);
   // What belongs to the stream and comes before the answer is kept for poll().
   std::string query(wire::QueryKind kind, Waiting& waiting);
   // Of at most wire::kMaxUris items; NUL after each. Throws PipelineError if the daemon refuses.

@@ -118,12 +118,7 @@ void Loader::Impl::set_epoch(std::uint64_t epoch) {
   const bool is_there = !stream_.unknown() && now.epoch == epoch && now.position == 0 &&
                         now.step == 0 && !stream_.finished();
   if (is_there) return;
-  usable().go_to({.order_digest = {},
-                  .seed = 0,
-                  .epoch = epoch,
-                  .position = 0,
-                  .step = 0,
-                  .moves = now.moves});
+  usable().go_to({.epoch = epoch, .run = now.run, .branch = now.branch, .turn = now.turn});
 }
 
 Cursor Loader::Impl::state() {
@@ -169,6 +164,8 @@ Loader& Loader::operator=(Loader&&) noexcept = default;
 Loader::~Loader() = default;
 
 std::optional<Batch> Loader::next() { return impl_->usable().next(); }
+std::optional<Batch> Loader::next_ahead(bool& asks) { return impl_->usable().next(&asks); }
+void Loader::handed(std::uint64_t turn) { impl_->usable().handed(turn); }
 bool Loader::ended() const { return impl_->stream().finished(); }
 void Loader::set_epoch(std::uint64_t epoch) { impl_->set_epoch(epoch); }
 std::uint64_t Loader::epoch() const { return impl_->stream().state().epoch; }

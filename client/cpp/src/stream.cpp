@@ -85,7 +85,9 @@ void Stream::attach(Waiting& waiting, Outage& outage) {
              .epoch = frame.epoch,
              .position = frame.position,
              .step = frame.step,
-             .moves = told.moves};
+             .run = frame.run,
+             .branch = frame.branch,
+             .turn = frame.turn};
   if (!attached_) by_ipc_ = !told.device.empty();
   attached_ = told;
   facts_number_ = link->facts_number();
@@ -96,7 +98,6 @@ void Stream::attach(Waiting& waiting, Outage& outage) {
   start_.reset();
   seek_ = 0;
   seeking_ = false;
-  order_open_ = false;
 }
 
 // Tells the daemon, if it can still be told, that no more is wanted. It sees a hang-up once the
@@ -122,29 +123,24 @@ void Stream::lose_link_if_over(const Error& failed) {
 }
 
 void Stream::apply_reset(const wire::ResetFrame& reset) {
-  if (seeking_ && reset.seek != seek_) return;  // ours is still on its way
-  if (!std::exchange(seeking_, false)) {
-    // The daemon's own doing: where the cursor came from is of no matter any more.
-    order_open_ = false;
-    // Which order stands there is told with the first batch.
-    cursor_.order_digest.clear();
+  if (seeking_ && reset.seek != seek_) return;  // the answer to ours is still on its way
+  // One that the daemon sends by itself names no place of the caller's.
+  if (std::exchange(seeking_, false)) {
+    cursor_.epoch = reset.epoch;
+    cursor_.position = reset.position;
+    cursor_.step = reset.step;
   }
   seek_ = reset.seek;
-  finished_ = false;
-  cursor_.epoch = reset.epoch;
-  cursor_.position = reset.position;
-  cursor_.step = reset.step;
   place_.shard = reset.shard;
   place_.num_shards = reset.num_shards;
   attached_->facts.steps_per_epoch = reset.steps_per_epoch;
-  cursor_.moves = attached_->moves = reset.moves;
 }
 
 void Stream::adopt_facts(const Facts& facts, std::uint32_t number) {
   attached_->facts = facts;
   facts_number_ = number;
   remember_facts();
-  if (!order_open_) cursor_.order_digest = attached_->facts.order_digest;
+  cursor_.order_digest = attached_->facts.order_digest;
 }
 
 void Stream::remember_facts() {
@@ -159,27 +155,19 @@ bool Stream::knows(const std::string& order_digest) const {
   return std::find(orders_.begin(), orders_.end(), order_digest) != orders_.end();
 }
 
-// The first batch after a seek shows which order stands there.
-void Stream::check_order() {
-  const std::string& found = attached_->facts.order_digest;
-  if (cursor_.order_digest != found) {
-    if (!at_epoch_start(cursor_)) {
-      throw PipelineError(kFailedPrecondition,
-                          another_order(options_.pipeline, cursor_.order_digest, found));
-    }
-    cursor_.order_digest = found;
-  }
-  order_open_ = false;
-}
-
-std::optional<Batch> Stream::hand_out(Arrival&& arrival) {
+std::optional<Batch> Stream::hand_out(Arrival&& arrival, bool* asks) {
   const auto& frame = std::get<wire::BatchFrame>(arrival.frame);
   if (arrival.facts_number != facts_number_) adopt_facts(*arrival.facts, arrival.facts_number);
-  if (order_open_) check_order();
-  if (cursor_.order_digest.empty()) cursor_.order_digest = attached_->facts.order_digest;
   cursor_.epoch = frame.epoch;
   cursor_.position = frame.next_position;
   cursor_.step = frame.step + 1;
+  cursor_.branch = frame.branch;
+  cursor_.turn = frame.turn + 1;
+  if (asks != nullptr) {
+    *asks = frame.tell != 0;
+  } else if (frame.tell != 0) {
+    handed(cursor_.turn);
+  }
   by_ipc_ = arrival.by_ipc;
   ++stats_.batches;
   client::hand_out(*arrival.batch);
@@ -187,12 +175,16 @@ std::optional<Batch> Stream::hand_out(Arrival&& arrival) {
   return Batch(std::move(arrival.batch));
 }
 
-std::optional<Batch> Stream::try_next(Waiting* waiting, bool& ready) {
+void Stream::handed(std::uint64_t turn) {
+  if (link_) link_->channel()->handed(turn);  // else the next attach says it
+}
+
+std::optional<Batch> Stream::try_next(Waiting* waiting, bool& ready, bool* asks) {
   ready = true;
   while (std::optional<Arrival> arrival = arrivals_.next(*link_, waiting)) {
     if (const auto* const batch = std::get_if<wire::BatchFrame>(&arrival->frame)) {
       if (batch->seek != seek_) continue;  // of a place that was left
-      return hand_out(*std::move(arrival));
+      return hand_out(*std::move(arrival), asks);
     }
     if (const auto* const end = std::get_if<wire::EpochEndFrame>(&arrival->frame)) {
       if (end->seek != seek_) continue;
@@ -246,12 +238,13 @@ void Stream::tell_waited(milliseconds waiting) {
                      stats_.waits);
 }
 
-std::optional<Batch> Stream::next() {
+std::optional<Batch> Stream::next(bool* asks) {
+  if (asks != nullptr) *asks = false;
   if (finished_) return std::nullopt;
   if (link_) {
     try {
       bool ready = false;
-      auto batch = try_next(nullptr, ready);
+      auto batch = try_next(nullptr, ready, asks);
       if (ready) return batch;
     } catch (const LinkLost& lost) {
       lose_link(lost.why);
@@ -266,7 +259,7 @@ std::optional<Batch> Stream::next() {
   return connected(waiting, outage, [&](Link& link) {
     for (;;) {
       bool ready = false;
-      auto batch = try_next(&waiting, ready);
+      auto batch = try_next(&waiting, ready, asks);
       if (ready) {
         stats_.waited += waiting.waited();
         tell_waited(milliseconds(0));
@@ -307,11 +300,9 @@ void Stream::go_to(const Cursor& cursor) {
              *options_.seed, "; leave seed out, or give ", cursor.seed));
   }
   finished_ = false;
-  // Who has been handed nothing yet begins there as its job went on from there; and a seek of the
-  // job that is not behind the cursor may have to be gone along with. Both is the daemon's to say,
-  // at an attach.
-  const bool from_before = cursor.moves && attached_ && *cursor.moves < attached_->moves;
-  if (link_ && (from_before || (knows_order && stats_.batches == 0))) {
+  const bool to_epoch = !knows_order && at_epoch_start(cursor);
+  if (link_ && !to_epoch) {
+    // The daemon says at an attach how the job goes on from there.
     arrivals_.leave();
     leaving_ = std::move(link_);
   }
@@ -320,13 +311,15 @@ void Stream::go_to(const Cursor& cursor) {
     return;
   }
   cursor_.epoch = cursor.epoch;
-  cursor_.position = cursor.position;
-  cursor_.step = cursor.step;
-  cursor_.order_digest = knows_order ? cursor.order_digest : attached_->facts.order_digest;
-  order_open_ = knows_order;
+  cursor_.position = 0;
+  cursor_.step = 0;
+  if (cursor.run == cursor_.run) {  // a caller that reads ahead goes on from an earlier turn
+    cursor_.branch = cursor.branch;
+    cursor_.turn = cursor.turn;
+  }
   Waiting waiting(options_, "a seek");
   try {
-    link_->seek(cursor_, 0, ++seek_, waiting);
+    link_->seek(cursor_.turn, cursor_.epoch, ++seek_, waiting);
     seeking_ = true;
     arrivals_.clear();  // the daemon knows by now that they are let go of unread
   } catch (const LinkLost& lost) {
@@ -340,13 +333,9 @@ void Stream::skip(std::uint64_t steps) {
   const auto skip = static_cast<std::uint32_t>(std::min(steps, most));
   Waiting waiting(options_, join("skipping from ", whereabouts()));
   Outage outage(lost_why_);
-  const bool knows_place = start_ || attached_;
-  const Cursor from = state();
   try {
     connected(waiting, outage, [&](Link& link) {
-      // The daemon has taken it elsewhere, where the job was sent: no skip passes that by.
-      if (knows_place && (cursor_.epoch != from.epoch || cursor_.step != from.step)) return;
-      link.seek(cursor_, skip, ++seek_, waiting);
+      link.skip(cursor_, skip, ++seek_, waiting);
       seeking_ = true;
       arrivals_.clear();
       while (seeking_) {
@@ -381,7 +370,6 @@ Cursor Stream::state() const {
       cursor.order_digest = attached_->facts.order_digest;
       cursor.seed = attached_->frame.seed;
     }
-    if (!cursor.moves) cursor.moves = attached_->moves;
     return cursor;
   }
   return cursor_;

@@ -28,8 +28,10 @@ class Stream {
   // `options` outlives it. Throws DeviceError if the device that they name cannot be had.
   Stream(const LoaderOptions& options, Placement place, std::string address);
 
-  // A batch, or nothing at the end of an epoch.
-  std::optional<Batch> next();
+  // A batch, or nothing at the end of an epoch. Where the daemon asks to be told that the batch was
+  // handed out, it is told so; with `asks` that is left to the caller, by handed().
+  std::optional<Batch> next(bool* asks = nullptr);
+  void handed(std::uint64_t turn);
   void go_to(const Cursor& cursor);
   void skip(std::uint64_t steps);
   // Without a word of where the ledger has it while that is unknown().
@@ -61,11 +63,10 @@ class Stream {
   void lose_link(const std::string& why);
   void lose_link_if_over(const Error& failed);
   // Reads what is there. `ready`: the caller gets the result, be it a batch or the epoch's end.
-  std::optional<Batch> try_next(Waiting* waiting, bool& ready);
-  std::optional<Batch> hand_out(Arrival&& arrival);
+  std::optional<Batch> try_next(Waiting* waiting, bool& ready, bool* asks);
+  std::optional<Batch> hand_out(Arrival&& arrival, bool* asks);
   void adopt_facts(const Facts& facts, std::uint32_t number);
   void remember_facts();
-  void check_order();
   bool knows(const std::string& order_digest) const;
   void check_credits(Waiting& waiting);
   // `waiting`: of a wait that goes on.
@@ -91,7 +92,6 @@ class Stream {
   Cursor cursor_;                    // after the last batch handed out; once attached
   std::uint32_t seek_ = 0;           // serial that the stream's frames carry
   bool seeking_ = false;             // sent, and not yet answered by a Reset
-  bool order_open_ = false;          // whether the order is cursor_'s shows with the next batch
   bool by_ipc_ = false;              // how batches come to the device: as the last one did
   LoaderStats stats_;
   SteadyTime told_waited_{};  // when the daemon was told last

@@ -72,7 +72,7 @@ std::string Waiting::notice_text() const {
   std::string text = join("waiting for ", what_, " for ", waited().count() / 1000, " s");
   if (!disconnected_.empty()) {
     const auto left = std::chrono::ceil<std::chrono::seconds>(-since(gives_up_));
-    return join(text, ": ", disconnected_, "this ends in ", std::max(left.count(), std::int64_t{0}),
+    return join(text, ": ", disconnected_, "this ends in ", std::max<std::int64_t>(left.count(), 0),
                 " s");
   }
   return text + (doing_.empty() ? "; the daemon does not say why" : ": " + doing_);

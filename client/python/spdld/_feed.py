@@ -8,6 +8,7 @@ import contextlib
 import functools
 import inspect
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -74,6 +75,8 @@ class Feed:
     ) -> None:
         self._map: OrderedMap | None = None
         self._place: tuple[Cursor, Facts] | None = None  # after what map handed out
+        # Turns of which the daemon asks to be told when the caller has come to them.
+        self._asked: deque[int] = deque()
         self._core = core
         self._make = make
         self._asks: Asks = weakref.ref(core)
@@ -103,7 +106,16 @@ class Feed:
         if self._map is None:
             self._start()
         result, self._place = self._map.get()
+        self._tell_handed(self._place[0][-1])
         return result
+
+    def _tell_handed(self, turn: int) -> None:
+        told = 0
+        while self._asked and self._asked[0] <= turn:
+            told = self._asked.popleft()
+        if told:
+            with self.paused():
+                self._core.handed(told)
 
     def go_to(self, cursor: Cursor) -> None:
         self.stop()
@@ -128,6 +140,7 @@ class Feed:
         if self._map is not None:
             self._map.stop()
             self._map = None
+            self._asked.clear()
 
     def __del__(self) -> None:
         if self._map is not None:
@@ -136,11 +149,14 @@ class Feed:
     def _start(self) -> None:
         # The map's threads hold these, and must not hold what is to stop them.
         core, make, asks, fn, draws = self._core, self._make, self._asks, self._fn, self._draws
+        asked = self._asked
         self._place = core.place()  # before anything is made ahead
 
         def pull() -> tuple[Any, tuple[Cursor, Facts]]:
-            batch = core.next()
+            batch, is_asked = core.next_ahead()
             place = core.place()
+            if is_asked:
+                asked.append(place[0][-1])
             if batch is None:
                 return END, place
             key = place[0][1], batch.epoch, batch.step, core.shard

@@ -41,7 +41,7 @@ _told: set[tuple[Job, str]] = set()
 def loader_is_left(job: Job, feed: Feed) -> None:
     """Remembers what was read by a loader that is closed, or that nobody holds any more."""
     with contextlib.suppress(Exception):  # in a forked child, say
-        _, _, epoch, _, step, _ = feed.cursor
+        _, _, epoch, _, step, *_ = feed.cursor
         if step > 0 and step >= feed.facts[0]:  # whoever knows the length asks for no end
             epoch += 1
         _read[job] = max(epoch, _read.get(job, 0))

@@ -198,7 +198,7 @@ class Loader:
         if self._in_epoch:
             self.set_epoch(self.epoch + 1)
         if not self._at_ledger:
-            _, _, epoch, _, step, _ = self._feed.cursor
+            _, _, epoch, _, step, *_ = self._feed.cursor
             place = _habits.Place(epoch, step, self._chosen)
             if self._iteration == 0:
                 _habits.check_first_loop(self._key, place)
@@ -244,13 +244,13 @@ class Loader:
         if epoch < 0:
             raise ValueError(f"epoch is {epoch}: epochs count from 0")
         self._chosen = True
-        moves = None
+        in_run = [0, 0, 0]
         if not self._at_ledger:
-            _, _, at_epoch, _, step, moves = self._feed.cursor
+            _, _, at_epoch, _, step, *in_run = self._feed.cursor
             if not self._in_epoch and (at_epoch, step) == (epoch, 0):
                 return
         # Not the core's set_epoch(), which counts from where map has come to.
-        self._go_to(("", 0, epoch, 0, 0, moves))
+        self._go_to(("", 0, epoch, 0, 0, *in_run))
 
     def state_dict(self) -> dict[str, int | str]:
         """The position after the last batch handed out, as numbers and texts; exact in mid-epoch.
@@ -264,10 +264,11 @@ class Loader:
         return state_of(self._feed.cursor)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to a position that state_dict() gave.
+        """Goes to a position that state_dict() gave. The next batch attaches there anew.
 
         Raises ValueError if ``state`` is none, PipelineError if it is of another order (other
-        data, seed or shuffle), now if attached, else at the first batch.
+        data, seed or shuffle): at once where this loader has seen no such order of its job, else
+        at the next batch.
         """
         self._go_to(cursor_of(state))
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <tuple>
 
@@ -12,10 +11,10 @@ namespace spdld::python {
 
 // A cursor as _state.py has it.
 using CursorTuple = std::tuple<std::string, std::int64_t, std::uint64_t, std::uint64_t,
-                               std::uint64_t, std::optional<std::uint32_t>>;
+                               std::uint64_t, std::uint64_t, std::uint32_t, std::uint64_t>;
 
 inline CursorTuple cursor_tuple(const Cursor& at) {
-  return {at.order_digest, at.seed, at.epoch, at.position, at.step, at.moves};
+  return {at.order_digest, at.seed, at.epoch, at.position, at.step, at.run, at.branch, at.turn};
 }
 
 }  // namespace spdld::python

@@ -207,6 +207,18 @@ void bind_loader(nb::module_& module) {
              if (!batch) return nb::none();
              return nb::cast(PyBatch(*std::move(batch)));
            })
+      .def("next_ahead",
+           [](PyLoader& self) {
+             bool asks = false;
+             std::optional<Batch> batch =
+                 self.changing([&](Loader& loader) { return loader.next_ahead(asks); });
+             nb::object given = batch ? nb::cast(PyBatch(*std::move(batch))) : nb::none();
+             return std::make_tuple(std::move(given), asks);
+           })
+      .def("handed",
+           [](PyLoader& self, std::uint64_t turn) {
+             self.changing([=](Loader& loader) { loader.handed(turn); });
+           })
       .def("set_epoch",
            [](PyLoader& self, std::uint64_t epoch) {
              self.changing([=](Loader& loader) { loader.set_epoch(epoch); });
@@ -254,7 +266,7 @@ void bind_loader(nb::module_& module) {
            [](PyLoader& self, const CursorTuple& state) {
              Cursor cursor;
              std::tie(cursor.order_digest, cursor.seed, cursor.epoch, cursor.position, cursor.step,
-                      cursor.moves) = state;
+                      cursor.run, cursor.branch, cursor.turn) = state;
              self.changing([&](Loader& loader) { loader.load_state(cursor); });
            })
       .def("classes",

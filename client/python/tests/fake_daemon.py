@@ -31,19 +31,20 @@ FRAMES = {
     "HelloFrame": struct.Struct("<2I 4I 48s"),
     "WelcomeFrame": struct.Struct("<2I 4I 16s 48s"),
     "ErrorFrame": struct.Struct("<2I 4I"),
-    "AttachFrame": struct.Struct("<2I 3i I 2q 4I 3Q 2I"),
+    "AttachFrame": struct.Struct("<2I 3i I 2q 4I 5Q 4I"),
     "ProgressFrame": struct.Struct("<2I 2Q 2I"),
-    "AttachedFrame": struct.Struct("<2I 4Q q 3i I 4Q 2I"),
+    "AttachedFrame": struct.Struct("<2I 4Q q 3i I 5Q 2I Q 2I"),
     "ArenaOpenFrame": struct.Struct("<2I 2I Q 16s"),
     "ArenaRetireFrame": struct.Struct("<2I 2I"),
     "SchemaFrame": struct.Struct("<2I 4I"),
     "VersionFrame": struct.Struct("<2I 3Q 2I"),
-    "BatchFrame": struct.Struct("<2I Q 2I 5Q 2I"),
+    "BatchFrame": struct.Struct("<2I Q 2I 6Q 4I"),
     "DeviceArenaFrame": struct.Struct("<2I 2I Q"),
-    "DeviceBatchFrame": struct.Struct("<2I Q 2I 5Q 2I 2Q"),
+    "DeviceBatchFrame": struct.Struct("<2I Q 2I 6Q 4I 2Q"),
     "EpochEndFrame": struct.Struct("<2I 2Q 2I"),
     "ReleaseFrame": struct.Struct("<2I Q"),
-    "SeekFrame": struct.Struct("<2I 3Q 2I"),
+    "HandedFrame": struct.Struct("<2I Q"),
+    "SeekFrame": struct.Struct("<2I 2Q 2I"),
     "ResetFrame": struct.Struct("<2I 4Q I 2i I"),
     "QueryFrame": struct.Struct("<2I 2I"),
     "UrisPart": struct.Struct("<2I"),
@@ -68,6 +69,7 @@ TYPES = {
     "Detach": 6,
     "Apply": 7,
     "Waited": 8,
+    "Handed": 9,
     "Welcome": 64,
     "Error": 65,
     "Progress": 66,
@@ -89,6 +91,7 @@ TYPES = {
     "Blob": 128,
 }
 NAMES = {number: name for name, number in TYPES.items()}
+PROTOCOL = 2
 MAGIC = 0x4C445053
 ARENA_MAGIC = 0x414E455241445053
 TEXT_KEYS = {
@@ -100,13 +103,12 @@ TEXT_KEYS = {
     6: "client",
     7: "pipeline_file",
     8: "env",
-    9: "moves",
-    10: "replace",
-    11: "command",
-    12: "host",
-    13: "pid",
-    14: "warning",
-    15: "device",
+    9: "replace",
+    10: "command",
+    11: "host",
+    12: "pid",
+    13: "warning",
+    14: "device",
 }
 DENSE, RAGGED, BYTES = 1, 2, 3
 DTYPES = {
@@ -120,6 +122,7 @@ DTYPES = {
 }
 SEALS = 0x1 | 0x2 | 0x4 | 0x10  # SEAL, SHRINK, GROW, FUTURE_WRITE
 PAGE = 4096
+RUN = 2**40 + 77  # of each fake daemon's job
 GRANULE = 2 << 20
 CAPTIONS = ["a cat", "", "zwölf Boxkämpfer"]
 
@@ -149,8 +152,8 @@ class Options:
     order_digest: str = "order-1"
     warnings: tuple[str, ...] = ()  # of the pipeline
     notice: str = ""  # told after Attached
-    moves: int = 0  # of the job
-    sent_to: int | None = None  # epoch that the job is sent to while its consumer seeks
+    branch: int = 0  # of the job's run
+    tell: tuple[int, ...] = ()  # turns of batches that ask to be told with Handed
     refuse: str = ""  # answer to an attach
     silent: bool = False  # no answer to an attach
     batches_before_hangup: int = 0
@@ -192,6 +195,8 @@ class _Consumer:
     yaml: bytes = b""
     epoch: int = 0
     step: int = 0
+    turn: int = 0  # of the next batch
+    sent: dict[int, tuple[int, int]] = field(default_factory=dict)  # epoch and step, by turn
     seek: int = 0
     schema: int = 1  # and the pipeline's version
     arena: int = 1
@@ -214,8 +219,9 @@ class FakeDaemon:
         self.yaml: list[bytes] = []
         self.released = 0
         self.outstanding = 0
-        self.seeks: list[tuple[int, int, int]] = []
-        self.skips: list[int] = []
+        self.seeks: list[tuple[int, int]] = []  # turn and epoch
+        self.skips: list[tuple[int, int]] = []  # turn and steps
+        self.handed: list[int] = []  # turns
         self.applies: list[dict] = []
         self.asked_uris: list[tuple[str, tuple[int, ...]]] = []  # digest and indices, by query
         self.waited: list[tuple[int, int]] = []  # milliseconds and waits
@@ -251,6 +257,16 @@ class FakeDaemon:
         """Waits until ``condition()`` holds, which is asked after every frame. Fails in 20 s."""
         with self._changed:
             assert self._changed.wait_for(condition, 20), "the daemon never came to that state"
+
+    def move(self, epoch: int, step: int) -> None:
+        """What was not sent yet comes from there, as when an operator seeks."""
+        with self._changed:
+            for consumer in list(self._consumers.values()):
+                consumer.epoch, consumer.step, consumer.ended = epoch, step, False
+                position = step * consumer.rows
+                steps, serial = self.options.steps, consumer.seek
+                self._send(consumer, "Reset", epoch, position, step, steps, serial, 0, 1, 0)
+                self._feed(consumer)
 
     def _run(self) -> None:
         while True:
@@ -299,7 +315,7 @@ class FakeDaemon:
 
     def _on_hello(self, consumer: _Consumer, frame: bytes) -> None:
         assert FRAMES["HelloFrame"].unpack(frame)[2] == MAGIC
-        self._send(consumer, "Welcome", MAGIC, 1, 1, 1, b"g" * 16, b"fake 1.0")
+        self._send(consumer, "Welcome", MAGIC, *[PROTOCOL] * 3, b"g" * 16, b"fake 1.0")
 
     def _on_blob(self, consumer: _Consumer, frame: bytes) -> None:
         consumer.yaml += frame[FRAMES["BlobFrame"].size :]
@@ -320,6 +336,10 @@ class FakeDaemon:
             "epoch",
             "position",
             "step",
+            "run",
+            "turn",
+            "branch",
+            "reserved",
             "text_count",
             "blob_bytes",
         ]
@@ -338,13 +358,13 @@ class FakeDaemon:
             consumer.epoch, consumer.step = request["epoch"], request["step"]
         if request["start"] == 2:
             consumer.epoch, consumer.step = 7, 0
-        if options.sent_to is not None and self.seeks:
-            consumer.epoch, consumer.step = options.sent_to, 0
+        of_this_run = request["run"] == RUN
+        consumer.turn = request["turn"] if of_this_run else 0
         credits = request["credits"] or options.credits
-        texts = [_text(5, options.order_digest), _text(9, str(options.moves))]
-        texts += [_text(14, warning) for warning in options.warnings]
+        texts = [_text(5, options.order_digest)]
+        texts += [_text(13, warning) for warning in options.warnings]
         if options.device_memory is not None:
-            texts += [_text(15, uuid) for key, uuid in request["texts"] if key == "device"]
+            texts += [_text(14, uuid) for key, uuid in request["texts"] if key == "device"]
         seed = request["seed"] if request["has_seed"] else 42
         self._send(
             consumer,
@@ -361,6 +381,10 @@ class FakeDaemon:
             consumer.epoch,
             consumer.step,
             consumer.step * options.rows,
+            RUN,
+            consumer.turn,
+            request["branch"] if of_this_run else 0,
+            0,
             options.epochs,
             1,
             len(texts),
@@ -468,10 +492,15 @@ class FakeDaemon:
                 consumer.epoch,
                 consumer.step,
                 (consumer.step + 1) * consumer.rows,
+                consumer.turn,
                 consumer.rows,
                 consumer.seek,
+                options.branch,
+                int(consumer.turn in options.tell),
                 *((slot * consumer.device_bytes, consumer.device_bytes) if on_device else ()),
             )
+            consumer.sent[consumer.turn] = consumer.epoch, consumer.step
+            consumer.turn += 1
             consumer.step += 1
             if options.batches_before_hangup:
                 options.batches_before_hangup -= 1
@@ -536,23 +565,24 @@ class FakeDaemon:
         self._feed(consumer)
 
     def _on_seek(self, consumer: _Consumer, frame: bytes) -> None:
-        _, _, epoch, position, step, serial, skip = FRAMES["SeekFrame"].unpack(frame)
-        self.seeks.append((epoch, position, step))
-        self.skips.append(skip)
-        if self.options.sent_to is not None:
-            self.options.moves += 1
-            self._send(consumer, "Bye", 1, 0)
-            consumer.socket.shutdown(socket.SHUT_WR)
-            return
-        step = min(step + skip, self.options.steps)
-        position = step * consumer.rows if skip else position
+        _, _, turn, epoch, serial, skip = FRAMES["SeekFrame"].unpack(frame)
+        step = 0
+        if skip:
+            self.skips.append((turn, skip))
+            epoch, step = consumer.sent.get(turn, (consumer.epoch, consumer.step))
+            step = min(step + skip, self.options.steps)
+        else:
+            self.seeks.append((turn, epoch))
         consumer.epoch, consumer.step, consumer.seek = epoch, step, serial
+        consumer.turn = turn
+        consumer.sent = {before: at for before, at in consumer.sent.items() if before < turn}
         consumer.ended = False
-        moves = self.options.moves
-        self._send(
-            consumer, "Reset", epoch, position, step, self.options.steps, serial, 0, 1, moves
-        )
+        position = step * consumer.rows
+        self._send(consumer, "Reset", epoch, position, step, self.options.steps, serial, 0, 1, 0)
         self._feed(consumer)
+
+    def _on_handed(self, consumer: _Consumer, frame: bytes) -> None:
+        self.handed.append(FRAMES["HandedFrame"].unpack(frame)[2])
 
     def _on_apply(self, consumer: _Consumer, frame: bytes) -> None:
         names = ["serial", "at", "epoch", "step", "allow_schema_change", "text_count"]

@@ -17,6 +17,9 @@ from types import SimpleNamespace
 
 import pytest
 import spdld
+from fake_daemon import RUN
+
+IN_RUN = ("run", "branch", "turn")
 
 
 def places(loader: spdld.Loader) -> list[tuple[int, int]]:
@@ -151,7 +154,9 @@ def test_the_state_is_the_position_after_the_last_batch_handed_out(start, loader
         "epoch": 0,
         "position": 8,
         "step": 2,
-        "moves": 0,
+        "run": RUN,
+        "branch": 0,
+        "turn": 2,
     }
     assert all(type(value) in (int, str) for value in state.values())
 
@@ -195,31 +200,116 @@ def test_a_loaded_state_goes_on_exactly_there(start, loader) -> None:
     assert places(other)[0] == (1, 0)
 
 
-def test_a_state_says_which_seeks_of_its_job_lie_behind_it(start, loader) -> None:
-    daemon = start(moves=3)
+def test_a_state_says_the_turn_in_the_run_and_an_attach_tells_it(start, loader) -> None:
+    daemon = start(steps=5, branch=3)
     reader = loader()
-    next(iter(reader))
+    batches = iter(reader)
+    next(batches), next(batches)
     state = reader.state_dict()
-    assert state["moves"] == 3
+    assert (state["run"], state["branch"], state["turn"]) == (RUN, 3, 2)
     other = loader()
     other.load_state_dict(state)
+    assert other.state_dict() == state
     next(iter(other))
-    assert ("moves", "3") in daemon.attaches[1]["texts"]
+    attach = daemon.attaches[1]
+    assert (attach["run"], attach["branch"], attach["turn"]) == (RUN, 3, 2)
+    assert other.state_dict()["turn"] == 3
 
 
-def test_a_state_without_seeks_is_taken_too(start, loader) -> None:
-    daemon = start(moves=3)
+@pytest.mark.parametrize("earlier", [{}, {"moves": 3}])
+def test_a_state_without_a_run_is_a_place_alone(start, loader, earlier) -> None:
+    daemon = start(steps=5)
     reader = loader()
     next(iter(reader))
+    state = {key: value for key, value in reader.state_dict().items() if key not in IN_RUN}
+    other = loader()
+    other.load_state_dict({**state, **earlier})
+    assert other.state_dict() == state
+    assert places(other)[0] == (0, 1)
+    attach = daemon.attaches[1]
+    assert (attach["run"], attach["branch"], attach["turn"]) == (0, 0, 0)
+
+
+def test_an_epochs_end_keeps_the_turn(start, loader) -> None:
+    start(steps=2)
+    reader = loader()
+    assert places(reader) == [(0, 0), (0, 1)]
     state = reader.state_dict()
-    del state["moves"]
+    assert (state["epoch"], state["step"], state["turn"]) == (1, 0, 2)
+    next(iter(reader))
+    assert reader.state_dict()["turn"] == 3
+
+
+def test_a_reconnect_tells_run_branch_and_turn(start, loader) -> None:
+    daemon = start(steps=9, branch=2, batches_before_hangup=5)
+    reader = loader()
+    assert len(places(reader)) == 9
+    attach = daemon.attaches[1]
+    assert attach["reconnect"] == 1
+    assert (attach["run"], attach["branch"], attach["turn"]) == (RUN, 2, attach["step"])
+    assert reader.state_dict()["turn"] == 9
+
+
+def test_a_reset_by_the_daemon_changes_no_state(start, loader) -> None:
+    daemon = start(steps=9)
+    reader = loader(prefetch=2)
+    batches = iter(reader)
+    held = [next(batches)]
+    daemon.move(5, 1)
+    held.append(next(batches))
+    state = reader.state_dict()
+    with pytest.raises(spdld.LeaseError):  # the reset was read by then
+        next(batches)
+    assert reader.state_dict() == state
+    held.clear()
+    batch = next(batches)
+    assert (batch.epoch, batch.step) == (5, 1)
+    assert reader.state_dict() == {**state, "epoch": 5, "step": 2, "position": 8, "turn": 3}
+
+
+def test_handed_is_said_of_the_batches_that_ask(start, loader) -> None:
+    daemon = start(steps=4, tell=(1, 5))
+    reader = loader()
+    batches = iter(reader)
+    next(batches)
+    reader.stats()  # asks the daemon, after all that was said before
+    assert daemon.handed == []
+    next(batches)
+    reader.stats()
+    assert daemon.handed == [2]
+    assert len(list(batches)) == 2
+    batches = iter(reader)
+    next(batches), next(batches)
+    reader.stats()
+    assert daemon.handed == [2, 6]
+
+
+def test_set_epoch_tells_the_turn_of_the_loop(start, loader) -> None:
+    daemon = start(steps=9)
+    reader = loader()
+    batches = iter(reader)
+    next(batches), next(batches)
+    reader.set_epoch(4)
+    assert places(reader)[0] == (4, 0)
+    assert daemon.seeks == [(2, 4)]
+    assert reader.state_dict()["turn"] == 11
+
+
+def test_a_state_that_is_loaded_on_a_live_loader_attaches_anew(start, loader) -> None:
+    daemon = start(steps=5)
+    reader = loader()
+    batches = iter(reader)
+    next(batches)
+    state = reader.state_dict()
+    held = next(batches)
     reader.load_state_dict(state)
-    next(iter(reader))
-    assert reader.state_dict()["moves"] == 3
-    other = loader()
-    other.load_state_dict(state)
-    next(iter(other))
-    assert "moves" not in dict(daemon.attaches[1]["texts"])
+    assert reader.state_dict() == state
+    assert places(reader) == [(0, 1), (0, 2), (0, 3), (0, 4)]
+    assert not daemon.seeks
+    attach = daemon.attaches[1]
+    assert (attach["start"], attach["step"], attach["turn"]) == (1, 1, 1)
+    assert ("order_digest", "order-1") in attach["texts"]
+    assert held["label"].shape == (4,)
 
 
 def test_a_loader_that_has_handed_out_nothing_attaches_where_its_state_says(start, loader) -> None:
@@ -233,38 +323,6 @@ def test_a_loader_that_has_handed_out_nothing_attaches_where_its_state_says(star
     assert not daemon.seeks
     assert daemon.attaches[2]["reconnect"] == 1
     assert (daemon.attaches[2]["start"], daemon.attaches[2]["step"]) == (1, 1)
-
-
-def test_a_state_from_before_a_seek_of_its_job_is_the_daemons_to_follow(start, loader) -> None:
-    daemon = start(steps=5, moves=3)
-    reader = loader()
-    batches = iter(reader)
-    next(batches)
-    before = {**reader.state_dict(), "moves": 2}
-    held = next(batches)
-    reader.load_state_dict(before)
-    assert places(reader) == [(0, 1), (0, 2), (0, 3), (0, 4)]
-    assert not daemon.seeks
-    assert ("moves", "2") in daemon.attaches[1]["texts"]
-    assert held["label"].shape == (4,)
-
-
-@pytest.mark.parametrize("seek", ["set_epoch", "skip_steps"])
-def test_who_seeks_while_its_job_is_sent_elsewhere_says_where_it_was_and_goes_there(
-    start, loader, seek
-) -> None:
-    daemon = start(moves=3, sent_to=9)
-    reader = loader()
-    batches = iter(reader)
-    held = next(batches)
-    getattr(reader, seek)(2)
-    goes_on = batches if seek == "skip_steps" else iter(reader)
-    assert places(goes_on) == [(9, 0), (9, 1), (9, 2)]
-    assert ("moves", "3") in daemon.attaches[1]["texts"]
-    assert daemon.attaches[1]["reconnect"]
-    assert len(daemon.seeks) == 1, "there is nothing left to seek or skip"
-    assert reader.state_dict()["moves"] == 4
-    assert held["label"].shape == (4,)
 
 
 def test_a_state_may_be_loaded_in_the_middle_of_an_iteration(start, loader) -> None:
@@ -296,9 +354,12 @@ def test_a_state_of_another_order_is_refused(start, loader) -> None:
         ({"position": None}, "state\\['position'\\] is None"),
         ({"seed": True}, "state\\['seed'\\] is True"),
         ({"order_digest": 3}, "state\\['order_digest'\\] is 3"),
-        ({"moves": -1}, "state\\['moves'\\] is -1"),
-        ({"moves": "1"}, "state\\['moves'\\] is '1'"),
-        ({"moves": 2**31 + 1}, "state\\['moves'\\] is 2147483649"),
+        ({"run": -1}, "state\\['run'\\] is -1"),
+        ({"run": 2**64}, "state\\['run'\\] is 18446744073709551616"),
+        ({"branch": "1"}, "state\\['branch'\\] is '1'"),
+        ({"branch": 2**32}, "state\\['branch'\\] is 4294967296"),
+        ({"turn": -1}, "state\\['turn'\\] is -1"),
+        ({"turn": 1.0}, "state\\['turn'\\] is 1.0"),
     ],
 )
 def test_a_state_that_is_none_is_refused(loader, change, message) -> None:

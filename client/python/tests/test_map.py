@@ -82,6 +82,62 @@ def test_break_set_epoch_and_load_drop_what_map_has_ahead(start, loader) -> None
     assert list(reader) == [(0, 1), (0, 2), (0, 3), (0, 4)]
 
 
+def test_set_epoch_under_map_tells_the_turn_of_the_callers_loop(start, loader) -> None:
+    daemon = start(steps=20)
+    reader = loader(map=lambda batch: (batch.epoch, batch.step), map_threads=3)
+    batches = iter(reader)
+    next(batches), next(batches)
+    daemon.wait_until(lambda: daemon.released > 2)  # map has read on
+    reader.set_epoch(6)
+    assert reader.state_dict()["turn"] == 2
+    assert next(iter(reader)) == (6, 0)
+    assert daemon.seeks == [(2, 6)]
+    assert reader.state_dict()["turn"] == 3
+
+
+def test_handed_is_said_once_the_caller_has_what_map_read_ahead(start, loader) -> None:
+    daemon = start(steps=20, tell=(1, 4))
+    reader = loader(map=lambda batch: batch.step, map_threads=5)
+    batches = iter(reader)
+    next(batches)
+    daemon.wait_until(lambda: daemon.released > 4)  # map has read on
+    assert daemon.handed == []
+    next(batches)
+    daemon.wait_until(lambda: daemon.handed == [2])
+    next(batches), next(batches), next(batches)
+    daemon.wait_until(lambda: daemon.handed == [2, 5])
+
+
+def test_handed_is_not_said_of_what_a_seek_has_dropped(start, loader) -> None:
+    daemon = start(steps=20, tell=(3,))
+    reader = loader(map=lambda batch: batch.step, map_threads=5)
+    batches = iter(reader)
+    next(batches), next(batches)
+    daemon.wait_until(lambda: daemon.released > 4)
+    daemon.options.tell = ()
+    reader.set_epoch(6)
+    batches = iter(reader)
+    assert [next(batches) for _ in range(4)] == [0, 1, 2, 3]
+    reader.stats()  # asks the daemon, after all that was said before
+    assert daemon.handed == []
+
+
+def test_handed_is_said_though_map_failed_on_the_batch_that_asked(start, loader) -> None:
+    daemon = start(steps=9, tell=(1,))
+
+    def work(batch: spdld.Batch) -> int:
+        if batch.step == 1:
+            raise ZeroDivisionError
+        return batch.step
+
+    batches = iter(loader(map=work))
+    next(batches)
+    with pytest.raises(ZeroDivisionError):
+        next(batches)
+    assert next(batches) == 2
+    daemon.wait_until(lambda: daemon.handed == [2])
+
+
 @pytest.mark.parametrize("prefetch", [2, 3, 8])
 def test_results_that_hold_leases_starve_nobody(start, loader, prefetch) -> None:
     start(steps=40)

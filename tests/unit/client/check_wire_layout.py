@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 # A change of a frame changes this file and raises wire::kProtocol with it.
-PROTOCOL = 1
+PROTOCOL = 2
 
 HEADER = [("header", "II")]
 
@@ -83,6 +83,10 @@ LAYOUT = {
         ("epoch", "Q"),
         ("position", "Q"),
         ("step", "Q"),
+        ("run", "Q"),
+        ("turn", "Q"),
+        ("branch", "I"),
+        ("reserved", "I"),
         ("text_count", "I"),
         ("blob_bytes", "I"),
     ],
@@ -100,6 +104,10 @@ LAYOUT = {
         ("epoch", "Q"),
         ("step", "Q"),
         ("position", "Q"),
+        ("run", "Q"),
+        ("turn", "Q"),
+        ("branch", "I"),
+        ("reserved", "I"),
         ("epochs", "Q"),
         ("pipeline_version", "I"),
         ("text_count", "I"),
@@ -127,19 +135,22 @@ LAYOUT = {
         ("epoch", "Q"),
         ("step", "Q"),
         ("next_position", "Q"),
+        ("turn", "Q"),
         ("rows", "I"),
         ("seek", "I"),
+        ("branch", "I"),
+        ("tell", "I"),
     ],
     "DeviceBatchFrame": [
-        ("batch", "72s"),
+        ("batch", "88s"),
         ("device_offset", "Q"),
         ("device_bytes", "Q"),
     ],
+    "HandedFrame": HEADER + [("turn", "Q")],
     "SeekFrame": HEADER
     + [
+        ("turn", "Q"),
         ("epoch", "Q"),
-        ("position", "Q"),
-        ("step", "Q"),
         ("seek", "I"),
         ("skip", "I"),
     ],
@@ -152,7 +163,7 @@ LAYOUT = {
         ("seek", "I"),
         ("shard", "i"),
         ("num_shards", "i"),
-        ("moves", "I"),
+        ("reserved", "I"),
     ],
     "VersionFrame": HEADER
     + [

@@ -67,8 +67,7 @@ TEST_F(DeviceArenaTest, TheLoaderNamesItsDeviceAtEachAttach) {
   EXPECT_TRUE(loader.next());
   EXPECT_EQ(loader.stats().delivery, "cuda ipc");
   // A place before anything was handed out is the daemon's to find: by another attach.
-  Cursor before = loader.state();
-  before.moves = 0;
+  const Cursor before = loader.state();
   Loader other = Loader::open(options_for(daemon));
   other.load_state(before);
   EXPECT_EQ(other.next()->step(), 1u);

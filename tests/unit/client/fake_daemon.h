@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,10 @@ inline void fill_fake_slot(const FakePipeline& pipeline, std::byte* bytes,
   }
 }
 
+// The run that every fake daemon's job is in, and its branch.
+inline constexpr std::uint64_t kFakeRun = 77;
+inline constexpr std::uint32_t kFakeBranch = 2;
+
 // A session layer made of nothing but delivery's parts: one endless job, one consumer a shard, all
 // on the dispatcher's thread.
 class FakeService final : public delivery::DataService {
@@ -108,35 +113,42 @@ class FakeService final : public delivery::DataService {
       connection->fail(Status(Code::kNotFound, "there is no pipeline 'missing'"));
       return;
     }
-    if (!request.order_digest.empty() && request.order_digest != pipeline_.order_digest) {
+    attaches.push_back(request);
+    Session session;
+    session.at =
+        request.start == wire::StartMode::kCursor ? request.cursor : delivery::StreamPosition{};
+    if (request.start == wire::StartMode::kLedger) session.at.epoch = 7;
+    session.swaps = swap_epoch_ != 0;
+    session.pipeline = session.swaps && session.at.epoch >= swap_epoch_ ? swap_to : pipeline_;
+    if (!request.order_digest.empty() && request.order_digest != session.pipeline.order_digest) {
       connection->fail(Status(Code::kFailedPrecondition, "the cursor is of another order"));
       return;
     }
     if (request.reconnect) ++reconnects;
-    Session session;
     session.connection = connection;
     session.credits = request.credits.value_or(4);
-    session.at =
-        request.start == wire::StartMode::kCursor ? request.cursor : delivery::StreamPosition{};
-    if (request.start == wire::StartMode::kLedger) session.at.epoch = 7;
-    session.pipeline = pipeline_;
+    const bool of_this_run = request.in_run.run == kFakeRun;
+    session.turn = of_this_run ? request.in_run.turn : 0;
+    const std::uint32_t branch = of_this_run ? request.in_run.branch : 0;
+    const FakePipeline& pipeline = session.pipeline;
     connection->send_progress(1, 2, "indexing");
     connection->send_attached({.session = connection->id(),
-                               .items = pipeline_.steps * pipeline_.rows,
-                               .steps_per_epoch = pipeline_.steps,
-                               .batch_size = pipeline_.rows,
+                               .items = pipeline.steps * pipeline.rows,
+                               .steps_per_epoch = pipeline.steps,
+                               .batch_size = pipeline.rows,
                                .seed = request.seed.value_or(42),
                                .shard = request.shard.value_or(0),
                                .num_shards = request.num_shards.value_or(1),
                                .credits = session.credits,
                                .start = session.at,
-                               .epochs = pipeline_.epochs,
-                               .pipeline_version = pipeline_.version,
-                               .order_digest = pipeline_.order_digest,
+                               .in_run = {kFakeRun, branch, session.turn},
+                               .epochs = pipeline.epochs,
+                               .pipeline_version = pipeline.version,
+                               .order_digest = pipeline.order_digest,
                                .pipeline = request.pipeline,
                                .job = request.job});
     open_arena(session);
-    connection->send_schema(session.schema_id, pipeline_.version, layout_of(pipeline_));
+    connection->send_schema(session.schema_id, pipeline.version, layout_of(pipeline));
     if (!pipeline_.notice.empty()) connection->send_notice(pipeline_.notice);
     if (!pipeline_.stands_at.empty()) connection->send_standstill(pipeline_.stands_at);
     pump(sessions_.emplace(connection->id(), std::move(session)).first->second);
@@ -156,14 +168,22 @@ class FakeService final : public delivery::DataService {
     pump(found->second);
   }
   void seek(delivery::Connection& connection, const delivery::SeekRequest& request) override {
+    seeks.push_back(request);
     Session& session = sessions_.at(connection.id());
-    if (request.to.epoch == 666) {
+    delivery::StreamPosition to{.epoch = request.epoch};
+    if (request.skip > 0) {
+      const auto sent = session.sent.find(request.turn);
+      to = sent != session.sent.end() ? sent->second : session.at;
+      to.step = std::min(to.step + request.skip, session.pipeline.steps);
+      to.position = to.step * session.pipeline.rows;
+    }
+    if (to.epoch == 666) {
       connection.send_error(Status(Code::kOutOfRange, "there is no epoch 666"));
       return;
     }
-    session.at = request.to;
-    session.at.step = std::min(session.at.step + request.skip, session.pipeline.steps);
-    session.at.position = session.at.step * session.pipeline.rows;
+    session.at = to;
+    session.turn = request.turn;
+    session.sent.erase(session.sent.lower_bound(request.turn), session.sent.end());
     session.seek = request.serial;
     session.ended = false;
     const bool went_back = session.swaps && session.at.epoch < swap_epoch_;
@@ -171,6 +191,9 @@ class FakeService final : public delivery::DataService {
         {.to = session.at, .steps_per_epoch = session.pipeline.steps, .seek = session.seek});
     if (went_back) change_to(session, pipeline_);
     pump(session);
+  }
+  void handed(delivery::Connection&, const delivery::HandedNotice& notice) override {
+    handed_turns.push_back(notice.turn);
   }
   void query(delivery::Connection& connection, const delivery::QueryRequest& request) override {
     auto text = std::make_shared<std::string>();
@@ -220,7 +243,8 @@ class FakeService final : public delivery::DataService {
     ++exits;
   }
 
-  // As an operator would, over gRPC; on the dispatcher's thread.
+  // As an operator would, over gRPC, at the first turn that was not sent; on the dispatcher's
+  // thread.
   void move_all(const delivery::StreamPosition& to) {
     for (auto& [id, session] : sessions_) {
       session.at = to;
@@ -230,6 +254,8 @@ class FakeService final : public delivery::DataService {
       pump(session);
     }
   }
+  // Nobody reads any more what the batches were that the run had beyond this.
+  void begin_branch() { branch_ = kFakeBranch; }
   void fail_all(const Status& status) {
     for (auto& [id, session] : sessions_) session.connection->fail(status);
   }
@@ -248,6 +274,10 @@ class FakeService final : public delivery::DataService {
   Status apply_refusal = {};
   std::vector<delivery::ApplyWish> applies;
   std::vector<delivery::WaitedNotice> waited_notices;
+  std::vector<delivery::AttachRequest> attaches;
+  std::vector<delivery::SeekRequest> seeks;
+  std::vector<std::uint64_t> handed_turns;
+  std::set<std::uint64_t> turns_to_tell;  // of batches that ask for a Handed
 
   std::atomic<int> releases{0};
   std::atomic<int> bad_releases{0};
@@ -266,6 +296,8 @@ class FakeService final : public delivery::DataService {
     delivery::ConnectionPtr connection;
     std::uint32_t credits = 0;
     delivery::StreamPosition at;
+    std::uint64_t turn = 0;                                  // of the next batch
+    std::map<std::uint64_t, delivery::StreamPosition> sent;  // by turn
     std::uint32_t seek = 0;
     bool ended = false;
     bool swaps = false;  // at swap_epoch_, to swap_to
@@ -333,15 +365,20 @@ class FakeService final : public delivery::DataService {
                                       .epoch = session.at.epoch,
                                       .step = session.at.step,
                                       .next_position = position,
+                                      .turn = session.turn,
                                       .rows = session.pipeline.rows,
-                                      .seek = session.seek});
+                                      .seek = session.seek,
+                                      .branch = branch_,
+                                      .tell = turns_to_tell.contains(session.turn)});
+      session.sent[session.turn++] = session.at;
       ++session.at.step;
       session.at.position = position;
     }
   }
 
   const FakePipeline pipeline_;
-  std::uint64_t swap_epoch_ = 0;
+  std::uint64_t swap_epoch_ = 0;  // 0: none
+  std::uint32_t branch_ = 0;
   delivery::ArenaBudget budget_{1u << 30, {.meminfo = "", .self_cgroup = "", .cgroup_root = ""}};
   std::map<std::uint64_t, Session> sessions_;
   std::uint32_t next_arena_ = 1;

@@ -196,6 +196,8 @@ class GpuDaemon {
     UniqueFd socket;
     std::uint32_t credits = 0;
     delivery::StreamPosition at = {};
+    std::uint64_t turn = 0;                                  // of the next batch
+    std::map<std::uint64_t, delivery::StreamPosition> sent;  // by turn
     std::uint32_t seek = 0;
     bool attached = false;
     bool ended = false;
@@ -270,10 +272,16 @@ class GpuDaemon {
       case wire::FrameType::kRelease: release(as<wire::ReleaseFrame>(frame).lease); break;
       case wire::FrameType::kSeek: {
         const auto seek = as<wire::SeekFrame>(frame);
-        consumer_.at = {.epoch = seek.epoch,
-                        .position = seek.position,
-                        .step = std::min(seek.step + seek.skip, pipeline_.fake.steps)};
-        if (seek.skip > 0) consumer_.at.position = consumer_.at.step * pipeline_.fake.rows;
+        delivery::StreamPosition to{.epoch = seek.epoch};
+        if (seek.skip > 0) {
+          const auto sent = consumer_.sent.find(seek.turn);
+          to = sent != consumer_.sent.end() ? sent->second : consumer_.at;
+          to.step = std::min(to.step + seek.skip, pipeline_.fake.steps);
+          to.position = to.step * pipeline_.fake.rows;
+        }
+        consumer_.at = to;
+        consumer_.turn = seek.turn;
+        consumer_.sent.erase(consumer_.sent.lower_bound(seek.turn), consumer_.sent.end());
         consumer_.seek = seek.seek;
         consumer_.ended = false;
         wire::ResetFrame reset{};
@@ -307,6 +315,7 @@ class GpuDaemon {
     consumer_.credits = attach.credits != 0 ? attach.credits : 4;
     if (attach.start == wire::StartMode::kCursor)
       consumer_.at = {.epoch = attach.epoch, .position = attach.position, .step = attach.step};
+    if (attach.run == kFakeRun) consumer_.turn = attach.turn;
     Bytes attached = delivery::attached_frame({.session = 1,
                                                .items = pipeline_.fake.steps * pipeline_.fake.rows,
                                                .steps_per_epoch = pipeline_.fake.steps,
@@ -314,6 +323,7 @@ class GpuDaemon {
                                                .seed = 42,
                                                .credits = consumer_.credits,
                                                .start = consumer_.at,
+                                               .in_run = {.run = kFakeRun, .turn = consumer_.turn},
                                                .epochs = pipeline_.fake.epochs,
                                                .pipeline_version = 1,
                                                .order_digest = pipeline_.fake.order_digest});
@@ -434,6 +444,7 @@ class GpuDaemon {
                                            .epoch = consumer_.at.epoch,
                                            .step = consumer_.at.step,
                                            .next_position = (consumer_.at.step + 1) * fake.rows,
+                                           .turn = consumer_.turn,
                                            .rows = fake.rows,
                                            .seek = consumer_.seek});
       frame.device_offset = slot * device_bytes();
@@ -446,6 +457,7 @@ class GpuDaemon {
       } else {
         send(bytes_of(frame.batch, wire::FrameType::kBatch));
       }
+      consumer_.sent[consumer_.turn++] = consumer_.at;
       ++consumer_.at.step;
     }
   }

@@ -132,10 +132,13 @@ TEST(Loader, StateIsThePositionAfterTheLastBatchHandedOut) {
   loader.next();
   const auto kept = loader.next();
   const Cursor cursor = loader.state();
-  EXPECT_EQ(
-      cursor,
-      (Cursor{
-          .order_digest = "0rder", .seed = 42, .epoch = 0, .position = 8, .step = 2, .moves = 0}));
+  EXPECT_EQ(cursor, (Cursor{.order_digest = "0rder",
+                            .seed = 42,
+                            .epoch = 0,
+                            .position = 8,
+                            .step = 2,
+                            .run = test::kFakeRun,
+                            .turn = 2}));
   auto options = options_for(daemon);
   options.cursor = cursor;
   Loader resumed = Loader::open(options);
@@ -217,6 +220,161 @@ TEST(Loader, FollowsTheJobWhenItIsMoved) {
     batch = loader.next();
   } while (batch && batch->epoch() == 0);
   expect_batch(batch, 5, 10);
+}
+
+TEST(Loader, KeepsItsCursorWhereTheDaemonResetsByItself) {
+  FakeDaemon daemon({.steps = 100});
+  auto options = options_for(daemon);
+  options.prefetch = 2;
+  Loader loader = Loader::open(options);
+  std::vector<Batch> held;
+  held.push_back(*loader.next());
+  daemon.run([](test::FakeService& service) {
+    service.move_all({.epoch = 5, .position = 40, .step = 10});
+  });
+  held.push_back(*loader.next());
+  const Cursor before = loader.state();
+  EXPECT_EQ(before.turn, 2u);
+  thrown_message<LeaseError>([&] { loader.next(); });  // the Reset was read by then
+  EXPECT_EQ(loader.state(), before);
+  held.clear();
+  expect_batch(loader.next(), 5, 10);
+  EXPECT_EQ(loader.state().turn, 3u);
+}
+
+TEST(Loader, AnEpochsEndLeavesTheTurn) {
+  FakeDaemon daemon({.steps = 2});
+  Loader loader = open(daemon);
+  loader.next();
+  loader.next();
+  EXPECT_EQ(loader.state().turn, 2u);
+  EXPECT_FALSE(loader.next());
+  EXPECT_EQ(loader.state().epoch, 1u);
+  EXPECT_EQ(loader.state().turn, 2u);
+  loader.next();
+  EXPECT_EQ(loader.state().turn, 3u);
+}
+
+TEST(Loader, AttachesAgainWithRunBranchAndTurnOfItsLastBatch) {
+  FakeDaemon daemon({.steps = 40});
+  daemon.run([](test::FakeService& service) { service.begin_branch(); });
+  Loader loader = open(daemon);
+  loader.next();
+  daemon.stop();
+  daemon.start();
+  Cursor last;
+  do {  // what was prefetched is still good
+    last = loader.state();
+    loader.next();
+  } while (loader.stats().reconnects == 0);
+  EXPECT_EQ(last.branch, test::kFakeBranch);
+  daemon.run([&](test::FakeService& service) {
+    ASSERT_EQ(service.attaches.size(), 1u);
+    EXPECT_EQ(service.attaches[0].in_run,
+              (delivery::RunTurn{test::kFakeRun, test::kFakeBranch, last.turn}));
+  });
+  EXPECT_EQ(loader.state().turn, last.turn + 1);
+}
+
+TEST(Loader, TakesTheBranchOfARunWithItsFirstBatch) {
+  FakeDaemon daemon;
+  daemon.run([](test::FakeService& service) { service.begin_branch(); });
+  Loader loader = open(daemon);
+  EXPECT_EQ(loader.steps_per_epoch(), 5u);
+  EXPECT_EQ(loader.state().branch, 0u);
+  loader.next();
+  EXPECT_EQ(loader.state().branch, test::kFakeBranch);
+}
+
+TEST(Loader, TellsThatItsCallerWasHandedTheBatchesThatAsk) {
+  FakeDaemon daemon({.steps = 4});
+  daemon.run([](test::FakeService& service) { service.turns_to_tell = {1, 5}; });
+  Loader loader = open(daemon);
+  const auto told = [&] {
+    (void)loader.server_stats();  // answered after all that was said before
+    std::vector<std::uint64_t> turns;
+    daemon.run([&](test::FakeService& service) { turns = service.handed_turns; });
+    return turns;
+  };
+  loader.next();
+  EXPECT_THAT(told(), IsEmpty()) << "batch 1 waits in the socket";
+  loader.next();
+  EXPECT_THAT(told(), ElementsAre(2));
+  loader.next();
+  loader.next();
+  EXPECT_FALSE(loader.next());
+  loader.next();
+  EXPECT_THAT(told(), ElementsAre(2));
+  loader.next();
+  EXPECT_THAT(told(), ElementsAre(2, 6));
+}
+
+TEST(Loader, LeavesItToACallerThatReadsAheadToTellOfItsLoop) {
+  FakeDaemon daemon({.steps = 4});
+  daemon.run([](test::FakeService& service) { service.turns_to_tell = {1}; });
+  Loader loader = open(daemon);
+  const auto told = [&] {
+    (void)loader.server_stats();  // answered after all that was said before
+    std::vector<std::uint64_t> turns;
+    daemon.run([&](test::FakeService& service) { turns = service.handed_turns; });
+    return turns;
+  };
+  bool asks = true;
+  loader.next_ahead(asks);
+  EXPECT_FALSE(asks);
+  loader.next_ahead(asks);
+  EXPECT_TRUE(asks);
+  const std::uint64_t turn = loader.state().turn;
+  loader.next_ahead(asks);
+  EXPECT_FALSE(asks);
+  EXPECT_THAT(told(), IsEmpty());
+  loader.handed(turn);
+  EXPECT_THAT(told(), ElementsAre(2));
+}
+
+TEST(Loader, SeeksAtTheTurnThatItsCallerHasComeTo) {
+  FakeDaemon daemon({.steps = 100});
+  Loader loader = open(daemon);
+  loader.next();
+  const Cursor early = loader.state();
+  loader.next();
+  loader.set_epoch(7);
+  EXPECT_EQ(loader.state().turn, 2u);
+  expect_batch(loader.next(), 7, 0);
+  EXPECT_EQ(loader.state().turn, 3u);
+  // A caller that reads ahead says an earlier turn than that of the last batch.
+  loader.load_state({.epoch = 9, .run = early.run, .turn = early.turn});
+  EXPECT_EQ(loader.state().turn, 1u);
+  loader.load_state({.epoch = 10});
+  expect_batch(loader.next(), 10, 0);
+  loader.skip_steps(3);
+  daemon.run([](test::FakeService& service) {
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> said;
+    for (const auto& seek : service.seeks) said.emplace_back(seek.turn, seek.skip);
+    using std::pair;
+    EXPECT_THAT(said, ElementsAre(pair(2, 0), pair(1, 0), pair(1, 0), pair(2, 3)));
+  });
+  expect_batch(loader.next(), 10, 4);
+  EXPECT_EQ(loader.stats().reconnects, 0u);
+}
+
+TEST(Loader, AttachesAnewAtAStateThatIsLoadedOnALiveConnection) {
+  FakeDaemon daemon({.steps = 100});
+  Loader loader = open(daemon);
+  loader.next();
+  const Cursor state = loader.state();
+  const auto held = loader.next();
+  loader.load_state(state);
+  EXPECT_EQ(loader.state(), state);
+  expect_batch(loader.next(), 0, 1);
+  EXPECT_EQ(loader.state().turn, 2u);
+  daemon.run([](test::FakeService& service) {
+    EXPECT_TRUE(service.seeks.empty());
+    ASSERT_EQ(service.attaches.size(), 2u);
+    EXPECT_EQ(service.attaches[1].in_run, (delivery::RunTurn{test::kFakeRun, 0, 1}));
+    EXPECT_EQ(service.attaches[1].order_digest, "0rder");
+  });
+  expect_batch(held, 0, 1);
 }
 
 TEST(Loader, SaysAtOnceThatTheCallerHoldsAllThereIs) {

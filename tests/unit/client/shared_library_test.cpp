@@ -16,12 +16,12 @@ bool all_there(Methods... methods) {
 }
 
 TEST(SharedLibrary, ShowsAllOfALoader) {
-  EXPECT_TRUE(all_there(&Loader::next, &Loader::set_epoch, &Loader::epoch, &Loader::load_state,
-                        &Loader::state, &Loader::skip_steps, &Loader::apply,
-                        &Loader::steps_per_epoch, &Loader::items, &Loader::batch_size,
-                        &Loader::pipeline_version, &Loader::classes, &Loader::fingerprint,
-                        &Loader::server_stats, &Loader::stats, &Loader::shard, &Loader::num_shards,
-                        &Loader::job, &Loader::address, &Loader::close, &Loader::closed));
+  EXPECT_TRUE(all_there(
+      &Loader::next, &Loader::next_ahead, &Loader::handed, &Loader::set_epoch, &Loader::epoch,
+      &Loader::load_state, &Loader::state, &Loader::skip_steps, &Loader::apply,
+      &Loader::steps_per_epoch, &Loader::items, &Loader::batch_size, &Loader::pipeline_version,
+      &Loader::classes, &Loader::fingerprint, &Loader::server_stats, &Loader::stats, &Loader::shard,
+      &Loader::num_shards, &Loader::job, &Loader::address, &Loader::close, &Loader::closed));
   Loader first = Loader::open({.pipeline = "p", .job = "", .rank = 0, .world_size = 1});
   Loader second = std::move(first);
   first = std::move(second);

@@ -122,7 +122,8 @@ class FakeService final : public session::Service {
     note(caller, "text " + std::string(name));
     return or_answer(std::string("pipeline: p\n"));
   }
-  Result<session::ClassesView> classes(const Caller& caller, std::string_view name) override {
+  Result<session::ClassesView> classes(const Caller& caller, std::string_view name,
+                                       const Progress&) override {
     note(caller, "classes " + std::string(name));
     return or_answer(session::ClassesView{.names = class_names, .category_ids = {}});
   }

@@ -99,17 +99,20 @@ TEST(CursorText, GoesThereAndBack) {
   EXPECT_EQ(cursor_text(cursor), "9f3c:-42:1:18446744073709551615:10");
   EXPECT_EQ(parse_cursor(cursor_text(cursor)), cursor);
   EXPECT_EQ(parse_cursor(cursor_text(Cursor())), Cursor());
-  Cursor moved = cursor;
-  moved.moves = 3;
-  EXPECT_EQ(cursor_text(moved), "9f3c:-42:1:18446744073709551615:10:3");
-  EXPECT_EQ(parse_cursor(cursor_text(moved)), moved);
+  Cursor in_run = cursor;
+  in_run.run = UINT64_MAX;
+  in_run.branch = 2;
+  in_run.turn = 77;
+  EXPECT_EQ(cursor_text(in_run), "9f3c:-42:1:18446744073709551615:10:18446744073709551615:2:77");
+  EXPECT_EQ(parse_cursor(cursor_text(in_run)), in_run);
 }
 
 TEST(CursorText, RefusesEverythingElse) {
   for (const std::string text :
-       {"", "9f3c", "9f3c:1:2:3", "9f3c:1:2:3:4:5:6", "9f3c:1:2:3:", "9f3c:1:2:x:4",
-        "9f3c:1:-2:3:4", "9f3c:1:2:3:4 ", "9f3c:1:2:3:4:", "9f3c:1:2:3:4:-1",
-        "9f3c:1:2:99999999999999999999:4", "9f3c::2:3:4"}) {
+       {"", "9f3c", "9f3c:1:2:3", "9f3c:1:2:3:4:5", "9f3c:1:2:3:4:5:6", "9f3c:1:2:3:4:5:6:7:8",
+        "9f3c:1:2:3:", "9f3c:1:2:x:4", "9f3c:1:-2:3:4", "9f3c:1:2:3:4 ",
+        "9f3c:1:2:3:4:", "9f3c:1:2:3:4:-1:6:7", "9f3c:1:2:3:4:0:6:7", "9f3c:1:2:3:4:5:4294967296:7",
+        "9f3c:1:2:3:4:5:6:", "9f3c:1:2:99999999999999999999:4", "9f3c::2:3:4"}) {
     EXPECT_THROW(parse_cursor(text), Failure) << text;
   }
 }

@@ -61,6 +61,7 @@ TEST_F(DataServerTest, EndsWhoeverTalksOutOfTurn) {
   apply.at = wire::ApplyAt::kNow;
   ends(false, bytes_of(wire::ReleaseFrame{}, wire::FrameType::kRelease), "Release out of turn");
   ends(false, bytes_of(wire::SeekFrame{}, wire::FrameType::kSeek), "(before Attach)");
+  ends(false, bytes_of(wire::HandedFrame{}, wire::FrameType::kHanded), "(before Attach)");
   ends(false, test::hello_bytes(1, 1), "Hello out of turn");
   ends(false, bytes_of(apply, wire::FrameType::kApply), "(before Attach)");
   ends(true, test::hello_bytes(1, 1), "Hello out of turn");

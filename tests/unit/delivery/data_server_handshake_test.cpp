@@ -31,13 +31,14 @@ TEST_F(DataServerTest, RefusesAConsumerOfAnotherBuildByName) {
     return client.last_words();
   };
   const std::string daemon =
-      ", and the daemon spdld 0.1.0 speaks data protocol 1: install the same build of spdld for "
+      ", and the daemon spdld 0.1.0 speaks data protocol 2: install the same build of spdld for "
       "both";
-  EXPECT_EQ(answer_to(2, 2), "raw 1.0 speaks data protocol 2" + daemon);
+  EXPECT_EQ(answer_to(1, 1), "raw 1.0 speaks data protocol 1" + daemon);
+  EXPECT_EQ(answer_to(3, 3), "raw 1.0 speaks data protocol 3" + daemon);
   EXPECT_EQ(answer_to(0, 0), "raw 1.0 speaks data protocol 0" + daemon);
   // As the builds before protocols were counted anew told it; as later ones will.
   EXPECT_EQ(answer_to(1, 4), "raw 1.0 speaks data protocols 1 to 4" + daemon);
-  EXPECT_EQ(answer_to(1, 2), "raw 1.0 speaks data protocols 1 to 2" + daemon);
+  EXPECT_EQ(answer_to(2, 3), "raw 1.0 speaks data protocols 2 to 3" + daemon);
   EXPECT_EQ(server_->stats().protocol_errors, 0u);
 }
 
@@ -97,7 +98,7 @@ TEST_F(DataServerTest, RefusesMoreThanItsLimits) {
   // The place is free once the hang-up was seen.
   for (;;) {
     RawClient again(path_);
-    again.send(test::hello_bytes(1, 1));
+    again.send(test::hello_bytes(wire::kProtocol, wire::kProtocol));
     const auto answer = again.receive();
     ASSERT_TRUE(answer);
     if (answer->type() == wire::FrameType::kWelcome) break;

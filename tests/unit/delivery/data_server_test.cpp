@@ -35,15 +35,24 @@ TEST_F(DataServerTest, TakesAConsumerThroughItsLife) {
   EXPECT_TRUE(connection->send_progress(3, 10, "indexing"));
   EXPECT_EQ(client.expect<wire::ProgressFrame>(wire::FrameType::kProgress).total, 10u);
   EXPECT_EQ(client.rest(), "indexing");
-  EXPECT_TRUE(connection->send_attached({.session = 5, .order_digest = "d", .job = "j"}));
-  EXPECT_EQ(client.expect<wire::AttachedFrame>(wire::FrameType::kAttached).session, 5u);
+  EXPECT_TRUE(connection->send_attached({.session = 5,
+                                         .in_run = {.run = 7, .branch = 2, .turn = 9},
+                                         .order_digest = "d",
+                                         .job = "j"}));
+  const auto attached = client.expect<wire::AttachedFrame>(wire::FrameType::kAttached);
+  EXPECT_EQ(std::tie(attached.session, attached.run, attached.branch, attached.turn),
+            std::tuple(5u, 7u, 2u, 9u));
   EXPECT_TRUE(connection->send_batch(batch_of_step(9)));
   EXPECT_EQ(client.expect<wire::BatchFrame>(wire::FrameType::kBatch).step, 9u);
 
   wire::ReleaseFrame release{};
+  wire::HandedFrame handed{};
+  handed.turn = 10;
+  client.send(bytes_of(handed, wire::FrameType::kHanded));
   release.lease = 10;
   client.send(bytes_of(release, wire::FrameType::kRelease));
   wire::SeekFrame seek{};
+  seek.turn = 10;
   seek.epoch = 2;
   seek.seek = 1;
   client.send(bytes_of(seek, wire::FrameType::kSeek));
@@ -59,9 +68,10 @@ TEST_F(DataServerTest, TakesAConsumerThroughItsLife) {
   release.lease = 11;
   client.send(bytes_of(release, wire::FrameType::kRelease));
   client.hang_up();
-  EXPECT_THAT(service_.events(9),
-              ElementsAre("attach", "release 10", "seek 2 #1", "query #4", "waited 1500 ms in 2",
-                          "detach", "release 11", "closed: hang-up", "exited"));
+  EXPECT_THAT(
+      service_.events(10),
+      ElementsAre("attach", "handed 10", "release 10", "seek at 10 to epoch 2 #1", "query #4",
+                  "waited 1500 ms in 2", "detach", "release 11", "closed: hang-up", "exited"));
   EXPECT_FALSE(connection->send_batch(batch_of_step(10))) << "nobody is there any more";
 }
 
@@ -82,7 +92,8 @@ TEST_F(DataServerTest, PassesOnWhatIsToBeAppliedAndAnswers) {
   seek.seek = 1;
   seek.skip = 6;
   client.send(bytes_of(seek, wire::FrameType::kSeek));
-  EXPECT_THAT(service_.events(3), ElementsAre("attach", "apply #3 size=192", "seek 0 #1 skip 6"));
+  EXPECT_THAT(service_.events(3),
+              ElementsAre("attach", "apply #3 size=192", "seek at 0 skip 6 #1"));
   EXPECT_TRUE(connection->send_applied(3, {.version = 9, .epoch = 2, .step = 1, .tuned = true}));
   const auto applied = client.expect<wire::AppliedFrame>(wire::FrameType::kApplied);
   EXPECT_EQ(std::tie(applied.serial, applied.version, applied.epoch, applied.step, applied.tuned),

@@ -41,6 +41,9 @@ TEST(ParseRequest, ReadsWhatAConsumerAsksFor) {
   fixed.epoch = 3;
   fixed.position = 4096;
   fixed.step = 16;
+  fixed.run = 1ull << 40;
+  fixed.branch = 3;
+  fixed.turn = 900;
   const auto request = parse_request(attach_bytes(fixed, {{wire::TextKey::kPipeline, "imagenet"},
                                                           {wire::TextKey::kJob, "run-7"},
                                                           {wire::TextKey::kVar, "size=224"},
@@ -62,6 +65,7 @@ TEST(ParseRequest, ReadsWhatAConsumerAsksFor) {
   EXPECT_EQ(attach.batch_size, 32u);
   EXPECT_EQ(attach.seed, -5);
   EXPECT_EQ(attach.cursor, (StreamPosition{.epoch = 3, .position = 4096, .step = 16}));
+  EXPECT_EQ(attach.in_run, (RunTurn{.run = 1ull << 40, .branch = 3, .turn = 900}));
   EXPECT_EQ(attach.order_digest, "abc");
 }
 
@@ -72,6 +76,7 @@ TEST(ParseRequest, TakesMinusOneForNotGiven) {
   const auto& attach = std::get<AttachRequest>(*request);
   EXPECT_FALSE(attach.shard || attach.num_shards || attach.batch_size || attach.seed);
   EXPECT_FALSE(attach.credits);
+  EXPECT_EQ(attach.in_run, RunTurn{});
 }
 
 TEST(ParseRequest, RefusesImpossibleValuesByName) {
@@ -89,6 +94,8 @@ TEST(ParseRequest, RefusesImpossibleValuesByName) {
   EXPECT_THAT(with([](auto& f) { f.credits = 1; }), HasSubstr("prefetch is 1; it is 2 to 64"));
   EXPECT_THAT(with([](auto& f) { f.credits = 65; }), HasSubstr("prefetch is 65"));
   EXPECT_THAT(with([](auto& f) { f.start = wire::StartMode{7}; }), HasSubstr("start mode 7"));
+  EXPECT_THAT(with([](auto& f) { f.turn = 3; }), HasSubstr("turn 3 of branch 0, and of no run"));
+  EXPECT_THAT(with([](auto& f) { f.branch = 2; }), HasSubstr("turn 0 of branch 2, and of no run"));
   EXPECT_THAT(with([](auto& f) { f.text_count = 100'000; }), HasSubstr("100000 texts"));
   EXPECT_THAT(with([](auto& f) { f.text_count = 2; }), HasSubstr("ends inside its texts"));
 }
@@ -238,13 +245,51 @@ TEST(ParseRequest, RefusesToApplyWhatMakesNoSense) {
   EXPECT_THAT(with(as_it_is, std::string("a=\0", 3)), HasSubstr("NUL"));
 }
 
-TEST(ParseRequest, ReadsHowManyStepsASeekSkips) {
-  wire::SeekFrame seek{};
-  seek.epoch = 2;
-  seek.skip = 9;
-  const auto request = parse_request(bytes_of(seek, wire::FrameType::kSeek));
+TEST(ParseRequest, ReadsWhereASeekGoesAndAtWhichTurn) {
+  wire::SeekFrame frame{};
+  frame.turn = 1ull << 33;
+  frame.epoch = 2;
+  frame.seek = 4;
+  frame.skip = 9;
+  const auto request = parse_request(bytes_of(frame, wire::FrameType::kSeek));
   ASSERT_TRUE(request);
-  EXPECT_EQ(std::get<SeekRequest>(*request).skip, 9u);
+  const auto& seek = std::get<SeekRequest>(*request);
+  EXPECT_EQ(seek.turn, 1ull << 33);
+  EXPECT_EQ(seek.epoch, 2u);
+  EXPECT_EQ(seek.serial, 4u);
+  EXPECT_EQ(seek.skip, 9u);
+}
+
+TEST(ParseRequest, ReadsHowManyBatchesACallerHasBeenHanded) {
+  wire::HandedFrame frame{};
+  frame.turn = 1ull << 33;
+  const auto request = parse_request(bytes_of(frame, wire::FrameType::kHanded));
+  ASSERT_TRUE(request);
+  EXPECT_EQ(std::get<HandedNotice>(*request).turn, 1ull << 33);
+}
+
+TEST(Frames, TellTheTurnOfABatch) {
+  const wire::BatchFrame frame =
+      batch_frame({.next_position = 8, .turn = 1ull << 33, .seek = 4, .branch = 2, .tell = true});
+  EXPECT_EQ(frame.next_position, 8u);
+  EXPECT_EQ(frame.turn, 1ull << 33);
+  EXPECT_EQ(frame.seek, 4u);
+  EXPECT_EQ(frame.branch, 2u);
+  EXPECT_EQ(frame.tell, 1u);
+  EXPECT_EQ(batch_frame({}).tell, 0u);
+}
+
+TEST(Frames, TellTheRunAndTheTurnOfAnAttach) {
+  const Frame bytes =
+      attached_frame({.start = {.epoch = 3, .position = 40, .step = 10},
+                      .in_run = {.run = 1ull << 40, .branch = 2, .turn = 1ull << 33}});
+  wire::AttachedFrame frame;
+  std::memcpy(&frame, bytes.data(), sizeof frame);
+  EXPECT_EQ(frame.header.bytes, bytes.size());
+  EXPECT_EQ(frame.step, 10u);
+  EXPECT_EQ(frame.run, 1ull << 40);
+  EXPECT_EQ(frame.branch, 2u);
+  EXPECT_EQ(frame.turn, 1ull << 33);
 }
 
 TEST(Frames, TellOfAnotherVersion) {
@@ -281,6 +326,7 @@ TEST(ParseRequest, RefusesEveryTruncation) {
         bytes_of(wire::ReleaseFrame{}, wire::FrameType::kRelease),
         bytes_of(wire::SeekFrame{}, wire::FrameType::kSeek), uris_bytes(2, {1, 2}, "d"),
         bytes_of(wire::WaitedFrame{}, wire::FrameType::kWaited),
+        bytes_of(wire::HandedFrame{}, wire::FrameType::kHanded),
         apply_bytes(apply_fixed(), {{wire::TextKey::kVar, "a=12"}}), blob_frame}) {
     test::set_length(whole);
     ASSERT_TRUE(parse_request(whole));
@@ -299,7 +345,7 @@ TEST(ParseRequest, RefusesEveryTruncation) {
 TEST(ParseRequest, SurvivesAnyBytes) {
   std::mt19937 random(42);
   std::uniform_int_distribution<int> byte(0, 255);
-  const std::uint32_t types[] = {1, 2, 3, 4, 5, 6, 7, 8, 64, 128, 0, 0xffffffff};
+  const std::uint32_t types[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 64, 128, 0, 0xffffffff};
   for (int i = 0; i < 20'000; ++i) {
     Frame frame(random() % 400);
     for (std::byte& b : frame) b = static_cast<std::byte>(byte(random));

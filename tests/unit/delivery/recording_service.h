@@ -28,8 +28,14 @@ class RecordingService final : public delivery::DataService {
   }
   void seek(delivery::Connection&, const delivery::SeekRequest& request) override {
     MutexLock lock(mutex_);
-    add("seek " + std::to_string(request.to.epoch) + " #" + std::to_string(request.serial) +
-        (request.skip == 0 ? "" : " skip " + std::to_string(request.skip)));
+    add("seek at " + std::to_string(request.turn) +
+        (request.skip == 0 ? " to epoch " + std::to_string(request.epoch)
+                           : " skip " + std::to_string(request.skip)) +
+        " #" + std::to_string(request.serial));
+  }
+  void handed(delivery::Connection&, const delivery::HandedNotice& notice) override {
+    MutexLock lock(mutex_);
+    add("handed " + std::to_string(notice.turn));
   }
   void apply(delivery::Connection&, const delivery::ApplyWish& wish) override {
     MutexLock lock(mutex_);

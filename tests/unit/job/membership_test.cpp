@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace spdld::job {
 namespace {
 
@@ -13,240 +15,298 @@ using Presence = Membership::Presence;
 constexpr Member kShard0{.shard = 0, .replica = 0};
 constexpr Member kShard1{.shard = 1, .replica = 0};
 
-// Through epochs of a hundred steps.
-StepAt further(StepAt at, std::uint64_t steps) {
-  const std::uint64_t step = at.step + steps;
-  return {at.epoch + step / 100, step % 100};
+// Sent the turns before `sent`, and has given back those before `released`.
+Progress progress(Turn sent, Turn released) {
+  return {.sent = sent,
+          .next = {0, sent},
+          .released = released,
+          .at = {0, released},
+          .position = 10 * released,
+          .order = "order"};
+}
+Progress at(Turn turn) { return progress(turn, turn); }
+
+// It attaches at the first turn, and reads so many.
+void read(Membership& members, Member member, Turn turns) {
+  members.begin(member, at(0));
+  members.reach(member, at(turns));
 }
 
-// The member is sent so many steps, one batch each, from where it began on.
-void reach(Membership& members, Member member, StepAt next, std::uint64_t turn = 0,
-           std::uint64_t batches = 0) {
-  members.reach(member, {.next = next, .released = next}, {.turn = turn, .batches = batches}, 0);
+// As a daemon has it that was killed and started again.
+Membership restarted(const Membership& before, Turn reserved) {
+  Membership members;
+  members.restore(before.record(), reserved, before.reached());
+  return members;
 }
 
-void read(Membership& members, Member member, StepAt from, std::uint64_t steps) {
-  members.begin(member, from, false);
-  reach(members, member, {from.epoch, from.step + steps}, 0, steps);
-}
-
-TEST(Membership, KnowsOfNoStepBeforeAMemberBegins) {
-  EXPECT_EQ(Membership().furthest(), std::nullopt);
-  EXPECT_FALSE(Membership().anyone_left());
+TEST(Membership, KnowsOfNoTurnBeforeAMemberBegins) {
+  const Membership members;
+  EXPECT_EQ(members.frontier(), 0U);
+  EXPECT_EQ(members.reached(), 0U);
+  EXPECT_EQ(members.released(), kNoTurn) << "nobody is yet to give anything back";
+  EXPECT_EQ(members.to_reserve(0, kNoTurn), 0U);
+  EXPECT_FALSE(members.anyone_left());
 }
 
 TEST(Membership, IsAsFarAsTheFurthestMember) {
   Membership members;
-  read(members, kShard0, {0, 0}, 2);
-  read(members, kShard1, {0, 0}, 18);
-  EXPECT_EQ(members.furthest(), (StepAt{0, 18}));
+  read(members, kShard0, 2);
+  read(members, kShard1, 18);
+  EXPECT_EQ(members.frontier(), 18U);
+  EXPECT_EQ(members.reached(), 18U);
+  EXPECT_EQ(members.find(kShard0)->progress, at(2));
+  EXPECT_EQ(members.find({.shard = 2, .replica = 0}), nullptr);
 }
 
-TEST(Membership, DoesNotGoBackWithARankThatComesInTheFurthestOnesPlace) {
-  Membership members;
-  read(members, kShard1, {0, 0}, 18);
-  members.leave(kShard1, false);
-  members.begin(kShard1, {0, 0}, true);
-  reach(members, kShard1, {0, 3}, 0, 3);
-  EXPECT_EQ(members.furthest(), (StepAt{0, 18}));
-}
-
-TEST(Membership, GoesBackWithALoopThatSeeksBack) {
-  Membership members;
-  read(members, kShard0, {3, 0}, 18);
-  reach(members, kShard0, {0, 1}, 1, 19);
-  EXPECT_EQ(members.furthest(), (StepAt{0, 1}));
-}
-
-TEST(Membership, IsNotBeforeAChangeThatWasPlaced) {
-  Membership members;
-  read(members, kShard0, {0, 0}, 2);
-  members.raise({0, 24});
-  reach(members, kShard0, {0, 3}, 0, 3);
-  EXPECT_EQ(members.furthest(), (StepAt{0, 24}));
-  EXPECT_EQ(members.find(kShard0)->progress.next, (StepAt{0, 3})) << "which is where it is";
-}
-
-TEST(Membership, IsWhereAJobIsSent) {
-  Membership members;
-  read(members, kShard0, {5, 0}, 7);
-  read(members, kShard1, {5, 0}, 70);
-  members.leave(kShard1, false);
-  members.go_to({1, 4}, 40);
-  EXPECT_EQ(members.furthest(), (StepAt{1, 4}));
-  EXPECT_EQ(members.find(kShard1)->progress,
-            (Progress{.next = {1, 4}, .released = {1, 4}, .released_position = 40}))
-      << "who is away goes on there, too";
-}
-
-TEST(Membership, CountsWhoIsNotBackWhenAllRanksStartAgain) {
-  Membership members;
-  for (const auto& [member, steps] : {std::pair{kShard0, 20}, std::pair{kShard1, 30}}) {
-    read(members, member, {0, 0}, static_cast<std::uint64_t>(steps));
-    members.leave(member, false);
+TEST(Membership, CountsAMemberThatHasLeft) {
+  for (const bool done : {false, true}) {
+    Membership members;
+    read(members, kShard0, 2);
+    read(members, kShard1, 18);
+    members.leave(kShard1, done);
+    EXPECT_EQ(members.frontier(), 18U);
+    EXPECT_EQ(members.find(kShard1)->presence, done ? Presence::kDone : Presence::kAway);
   }
-  members.start_again(2, {0, 5}, 10);
-  EXPECT_FALSE(members.anyone_left()) << "what they had given back before is of no matter";
-  EXPECT_EQ(members.released(1), (StepAt{0, 5})) << "it begins there, too";
-  EXPECT_TRUE(members.stopped_at(1, {0, 5}));
-  members.begin(kShard0, {0, 5}, true);
-  EXPECT_EQ(members.furthest(), (StepAt{0, 30}));
-  EXPECT_EQ(members.returning(2), kShard1);
-  EXPECT_EQ(members.returning(1), std::nullopt) << "of that one shard";
-  members.begin(kShard1, {0, 5}, true);
-  EXPECT_EQ(members.furthest(), (StepAt{0, 5}));
 }
 
-TEST(Membership, ForgetsShardsThatAreNoMoreWhenAllRanksStartAgain) {
+TEST(Membership, BelievesAMemberThatAttachesAgainWhereItIs) {
   Membership members;
-  read(members, kShard0, {0, 0}, 20);
-  read(members, kShard1, {0, 0}, 30);
-  members.start_again(1, {0, 5}, 10);
-  members.begin(kShard0, {0, 5}, true);
-  EXPECT_EQ(members.furthest(), (StepAt{0, 5}));
+  read(members, kShard0, 2);
+  read(members, kShard1, 18);
+  members.leave(kShard1, false);
+  members.begin(kShard1, at(5));
+  EXPECT_EQ(members.frontier(), 5U);
+  EXPECT_EQ(members.reached(), 18U) << "it was sent more once";
+  members.begin(kShard0, at(25));
+  EXPECT_EQ(members.frontier(), 25U);
+  EXPECT_EQ(members.reached(), 25U);
 }
 
-TEST(Membership, KnowsWhoIsYetToReadAShardThatGoesWhenTheOthersBeginAgain) {
+TEST(Membership, HasGivenBackWhatItsSlowestMemberHas) {
   Membership members;
-  for (const Member member : {kShard0, kShard1}) {
-    read(members, member, {0, 0}, 20);
-    members.leave(member, false);
-  }
-  members.begin_again(1);
-  EXPECT_EQ(members.released(0), std::nullopt);
-  EXPECT_NE(members.released(1), std::nullopt);
+  read(members, kShard0, 0);
+  read(members, kShard1, 0);
+  members.reach(kShard0, progress(20, 17));
+  members.reach(kShard1, progress(18, 14));
+  EXPECT_EQ(members.released(), 14U);
+  members.leave(kShard1, false);
+  EXPECT_EQ(members.released(), 17U) << "of those that are here";
+  Membership again = restarted(members, 100);
+  EXPECT_EQ(again.released(), 17U) << "and that are expected";
+  again.stop_expecting();
+  EXPECT_EQ(again.released(), kNoTurn);
 }
 
-TEST(Membership, KnowsWhetherAllHaveSaidGoodBye) {
+TEST(Membership, KnowsWhetherAllThatHaveLeftSaidGoodBye) {
   Membership members;
-  read(members, kShard0, {0, 0}, 20);
-  read(members, kShard1, {0, 0}, 30);
+  read(members, kShard0, 20);
+  read(members, kShard1, 30);
+  EXPECT_FALSE(members.anyone_left());
   members.leave(kShard0, true);
   EXPECT_TRUE(members.anyone_left());
   EXPECT_TRUE(members.all_done());
   members.leave(kShard1, false);
   EXPECT_FALSE(members.all_done());
+  members.begin(kShard1, at(30));
+  EXPECT_TRUE(members.all_done());
 }
 
-TEST(Membership, KnowsUpToWhereAShardWasRead) {
+TEST(Membership, ReachesNoFurtherThanWhereABranchParts) {
   Membership members;
-  EXPECT_EQ(members.released(1), std::nullopt) << "by nobody";
-  members.begin(kShard1, {0, 0}, false);
-  members.reach(kShard1, {.next = {0, 24}, .released = {0, 22}}, {.batches = 24}, 0);
-  members.leave(kShard1, false);
-  EXPECT_EQ(members.released(1), (StepAt{0, 22})) << "it was killed, with batches in hand";
-  EXPECT_FALSE(members.stopped_at(1, {0, 21}));
-  EXPECT_TRUE(members.stopped_at(1, {0, 22}));
-  EXPECT_FALSE(members.stopped_at(1, {0, 25})) << "it was sent no step 24";
-  members.leave(kShard1, true);
-  EXPECT_FALSE(members.stopped_at(1, {0, 23})) << "it has said that it is done with them";
-  EXPECT_TRUE(members.stopped_at(1, {0, 24}));
-  read(members, {.shard = 1, .replica = 1}, {0, 0}, 3);
-  EXPECT_EQ(members.released(1), (StepAt{0, 3})) << "its other replica has not come so far";
-  EXPECT_EQ(members.released(0), std::nullopt);
-  read(members, kShard0, {0, 0}, 2);
-  EXPECT_EQ(members.released(), (StepAt{0, 2})) << "of all";
+  read(members, kShard0, 40);
+  members.begin(kShard0, at(12));  // from a saved state
+  EXPECT_EQ(members.reached(), 40U);
+  members.part(12);
+  EXPECT_EQ(members.reached(), 12U);
+  members.part(50);
+  EXPECT_EQ(members.reached(), 12U) << "nobody was sent so many";
+  members.reach(kShard0, at(13));
+  EXPECT_EQ(members.reached(), 13U);
 }
 
-TEST(Membership, ExpectsWhoWasHereWhenADaemonDied) {
+TEST(Membership, SendsMembersThatAreAwayWhereAnOperatorSendsTheJob) {
+  Membership members;
+  for (std::uint32_t shard = 0; shard < 4; ++shard)
+    read(members, {.shard = shard, .replica = 0}, 20 + shard);
+  members.leave({.shard = 1, .replica = 0}, false);
+  members.leave({.shard = 2, .replica = 0}, true);
+  const Progress there{
+      .sent = 23, .next = {5, 1}, .released = 23, .at = {5, 1}, .position = 70, .order = "other"};
+  members.go_to(there);
+  EXPECT_EQ(members.find({.shard = 0, .replica = 0})->progress, at(20)) << "it is sent there";
+  EXPECT_EQ(members.find({.shard = 1, .replica = 0})->progress, there);
+  EXPECT_EQ(members.find({.shard = 2, .replica = 0})->progress, there);
+  EXPECT_EQ(members.frontier(), 23U);
+
+  Membership again = restarted(members, 300);
+  again.go_to({.sent = 300, .next = {7, 0}, .released = 300, .at = {7, 0}});
+  EXPECT_EQ(again.expected(), std::nullopt) << "nobody is waited for any more";
+  EXPECT_EQ(again.find({.shard = 3, .replica = 0})->progress.next, (StepAt{7, 0}));
+}
+
+TEST(Membership, ForgetsItsMembersWhenAllStartAgain) {
+  Membership members;
+  read(members, kShard0, 20);
+  read(members, kShard1, 30);
+  members.kept(286);
+  members.start_again();
+  EXPECT_TRUE(members.entries().empty());
+  EXPECT_EQ(members.frontier(), 0U);
+  EXPECT_EQ(members.reached(), 30U) << "of the same run";
+  EXPECT_EQ(restarted(members, 0).reached(), 30U) << "a daemon to come must know of these";
+  members.begin(kShard0, at(5));
+  EXPECT_EQ(members.frontier(), 5U);
+}
+
+TEST(Membership, KnowsNothingOfARunBefore) {
+  Membership members;
+  read(members, kShard0, 20);
+  members.kept(276);
+  members.clear();
+  EXPECT_TRUE(members.entries().empty());
+  EXPECT_EQ(members.reached(), 0U);
+  members.begin(kShard0, at(0));
+  EXPECT_TRUE(members.outruns_record(false, kNoTurn)) << "nothing of this one is on disk";
+}
+
+TEST(Membership, ExpectsAfterARestartTheMembersThatWereHere) {
   Membership before;
-  read(before, kShard0, {0, 0}, 2);
-  read(before, kShard1, {0, 0}, 18);
+  read(before, kShard0, 2);
+  read(before, kShard1, 18);
   before.leave(kShard1, false);
-  Membership members;
-  members.restore(before.record(further));
+  read(before, {.shard = 2, .replica = 0}, 18);
+  before.leave({.shard = 2, .replica = 0}, true);
+  Membership members = restarted(before, 274);
   EXPECT_EQ(members.expected(), kShard0);
   EXPECT_EQ(members.find(kShard1)->presence, Presence::kAway);
-  EXPECT_FALSE(members.anyone_left()) << "the record may be older than what they have given back";
-  members.begin(kShard0, {0, 2}, true);
+  EXPECT_EQ(members.find(kShard1)->progress, at(18));
+  EXPECT_EQ(members.find({.shard = 2, .replica = 0})->presence, Presence::kDone);
+  // One that was expected still is after the next restart.
+  EXPECT_EQ(restarted(members, 274).expected(), kShard0);
+  members.begin(kShard0, at(2));
   EXPECT_EQ(members.expected(), std::nullopt);
-  EXPECT_EQ(members.furthest(), (StepAt{0, 18})) << "it has said where it is itself";
 }
 
-TEST(Membership, StopsExpectingWhoDoesNotComeBack) {
+TEST(Membership, CountsAnExpectedMemberWithTheReservedTurnUntilItIsBack) {
   Membership before;
-  read(before, kShard0, {0, 0}, 2);
-  Membership members;
-  members.restore(before.record(further));
+  read(before, kShard0, 2);
+  read(before, kShard1, 18);
+  Membership members = restarted(before, 274);
+  EXPECT_EQ(members.find(kShard0)->progress.released, 2U);
+  members.begin(kShard0, at(60));
+  EXPECT_EQ(members.frontier(), 274U);
+  members.begin(kShard1, at(61));
+  EXPECT_EQ(members.frontier(), 61U) << "all have said where they are";
+  EXPECT_EQ(members.reached(), 274U) << "one of them may have been sent more";
+}
+
+TEST(Membership, CountsAMemberThatDidNotComeBackWithTheReservedTurn) {
+  Membership before;
+  read(before, kShard0, 2);
+  Membership members = restarted(before, 258);
   EXPECT_TRUE(members.stop_expecting());
   EXPECT_EQ(members.expected(), std::nullopt);
   EXPECT_FALSE(members.stop_expecting());
-  EXPECT_GT(members.furthest(), (StepAt{0, 2})) << "it may have read on to there";
-  members.begin(kShard0, {0, 2}, true);
-  EXPECT_EQ(members.furthest(), (StepAt{0, 2})) << "it has said where it is itself";
+  EXPECT_EQ(members.frontier(), 258U);
+  EXPECT_EQ(members.to_reserve(0, kNoTurn), 258U) << "nobody has read since";
+  members.begin(kShard0, at(2));
+  EXPECT_EQ(members.frontier(), 2U);
 }
 
-TEST(Membership, IsRecordedAheadOfMembersThatAreHere) {
+TEST(Membership, RecordsEachMemberAsItIs) {
   Membership members;
-  read(members, kShard0, {0, 0}, 2);
-  read(members, kShard1, {0, 0}, 18);
+  read(members, kShard0, 0);
+  members.reach(kShard0, progress(20, 17));
+  read(members, kShard1, 18);
   members.leave(kShard1, true);
-  const auto record = members.record(further);
-  EXPECT_THAT(record, ElementsAre(MemberRecord{.member = kShard0,
-                                               .presence = Presence::kHere,
-                                               .next = {0, 2},
-                                               .released = {0, 2},
-                                               .reserved = {2, 58}},
-                                  MemberRecord{.member = kShard1,
-                                               .presence = Presence::kDone,
-                                               .next = {0, 18},
-                                               .released = {0, 18},
-                                               .reserved = {0, 18}}));
-  Membership restored;
-  restored.restore(record);
-  EXPECT_EQ(restored.furthest(), (StepAt{2, 58}));
-  restored.stop_expecting();
-  EXPECT_EQ(restored.record(further).front().reserved, (StepAt{2, 58})) << "nobody has read since";
+  EXPECT_THAT(
+      members.record(),
+      ElementsAre(
+          MemberRecord{
+              .member = kShard0, .presence = Presence::kHere, .progress = progress(20, 17)},
+          MemberRecord{.member = kShard1, .presence = Presence::kDone, .progress = at(18)}));
 }
 
-TEST(Membership, IsRecordedAgainBeforeAMemberIsFurtherThanTheRecordSays) {
+TEST(Membership, ReservesATurnAheadOfAllWhileAMemberIsHere) {
   Membership members;
-  members.begin(kShard0, {0, 0}, false);
-  StepAt on_disk;
-  for (std::uint64_t second = 0, read = 0; second < 100; ++second) {
-    if (members.outruns_record(further, true)) {
-      const auto record = members.record(further);
-      members.kept(record);
-      on_disk = record.front().reserved;
+  read(members, kShard0, 2);
+  read(members, kShard1, 18);
+  EXPECT_EQ(members.to_reserve(0, kNoTurn), 18 + Membership::kFirstLead);
+  members.leave(kShard0, false);
+  members.leave(kShard1, false);
+  EXPECT_EQ(members.to_reserve(0, kNoTurn), 18U) << "nobody is sent anything";
+}
+
+TEST(Membership, ReservesNoTurnBeyondTheOneAtWhichASwapIsDue) {
+  Membership members;
+  read(members, kShard0, 2);
+  read(members, kShard1, 18);
+  EXPECT_EQ(members.to_reserve(0, 40), 40U);
+  EXPECT_EQ(members.to_reserve(60, 40), 60U) << "a loop that seeks back may be sent these";
+  EXPECT_EQ(members.to_reserve(0, 3), 18U) << "a member was sent these";
+  members.kept(40);
+  members.reach(kShard1, at(39));
+  EXPECT_FALSE(members.outruns_record(false, 40));
+  EXPECT_TRUE(members.outruns_record(false, 41));
+}
+
+TEST(Membership, NeedsNoNewRecordWithoutAMember) {
+  Membership members;
+  EXPECT_FALSE(members.outruns_record(true, kNoTurn));
+  read(members, kShard0, 300);
+  EXPECT_TRUE(members.outruns_record(false, kNoTurn));
+  members.leave(kShard0, false);
+  EXPECT_FALSE(members.outruns_record(false, kNoTurn));
+}
+
+TEST(Membership, IsRecordedAgainBeforeAMemberComesToTheReservedTurn) {
+  Membership members;
+  members.begin(kShard0, at(0));
+  Turn on_disk = 0;
+  int writes = 0;
+  Turn sent = 0;
+  for (int second = 0; second < 100; ++second) {
+    if (members.outruns_record(true, kNoTurn)) {
+      on_disk = members.to_reserve(0, kNoTurn);
+      members.kept(on_disk);
+      ++writes;
     }
-    read += second < 50 ? 30 : 3;
-    const StepAt next = further({0, 0}, read);
-    EXPECT_LE(next, on_disk) << "in second " << second;
-    reach(members, kShard0, next, 0, read);
+    sent += second < 50 ? 30 : 3;
+    EXPECT_LT(sent, on_disk) << "in second " << second;
+    members.reach(kShard0, at(sent));
   }
-  // A job that reads slowly is said to be only that far ahead.
-  EXPECT_LE(members.record(further).front().reserved, further(*members.furthest(), 24));
+  EXPECT_LT(writes, 50) << "not with each second";
+  EXPECT_EQ(members.to_reserve(0, kNoTurn), sent + Membership::kLeadSeconds * 3)
+      << "a job that reads slowly reserves as little";
 }
 
-TEST(Membership, IsRecordedBehindAllThatAMemberMayBeSent) {
+TEST(Membership, ReservesAFewTurnsForAMemberThatReadsNothing) {
   Membership members;
-  members.begin(kShard0, {0, 0}, false);
-  for (int second = 0; second < 10; ++second) {  // it reads slowly: the lead shrinks
-    (void)members.outruns_record(further, true);
-    members.reach(kShard0, {.next = {0, 30}, .released = {0, 30}}, {.batches = 30}, 226);
+  members.begin(kShard0, at(7));
+  for (int second = 0; second < 10; ++second) (void)members.outruns_record(true, kNoTurn);
+  EXPECT_EQ(members.to_reserve(0, kNoTurn), 7 + Membership::kLeastLead);
+}
+
+TEST(Membership, ReservesFurtherAheadOfAMemberThatUsesUpInAMomentTheTurnsOfSeconds) {
+  Membership members;
+  members.begin(kShard0, at(0));
+  members.kept(members.to_reserve(0, kNoTurn));
+  EXPECT_FALSE(members.outruns_record(false, kNoTurn));
+  members.reach(kShard0, at(180));
+  EXPECT_TRUE(members.outruns_record(false, kNoTurn));
+  EXPECT_EQ(members.to_reserve(0, kNoTurn), 180 + 2 * Membership::kFirstLead);
+}
+
+TEST(Membership, ReservesNoMoreThanAMillionTurnsAhead) {
+  Membership members;
+  members.begin(kShard0, at(0));
+  members.kept(1);
+  for (Turn turn = 1; turn < 64; ++turn) {
+    (void)members.outruns_record(false, kNoTurn);
+    members.reach(kShard0, at(turn << 24));
+    (void)members.outruns_record(true, kNoTurn);
   }
-  EXPECT_EQ(members.lead(), Membership::kLeastLead);
-  EXPECT_EQ(members.record(further).front().reserved, (StepAt{2, 56}));
-}
-
-TEST(Membership, IsRecordedAgainOnceALoopHasSoughtBack) {
-  Membership members;
-  read(members, kShard0, {3, 0}, 18);
-  members.kept(members.record(further));
-  EXPECT_FALSE(members.outruns_record(further, false));
-  reach(members, kShard0, {0, 1}, 1, 19);
-  EXPECT_TRUE(members.outruns_record(further, false));
-}
-
-TEST(Membership, IsRecordedFurtherAheadOfAMemberThatUsesUpInAMomentWhatWasMeantForSeconds) {
-  Membership members;
-  members.begin(kShard0, {0, 0}, false);
-  members.kept(members.record(further));
-  EXPECT_FALSE(members.outruns_record(further, false));
-  EXPECT_EQ(members.lead(), Membership::kFirstLead);
-  reach(members, kShard0, {1, 80}, 0, 180);
-  EXPECT_TRUE(members.outruns_record(further, false));
-  EXPECT_EQ(members.lead(), 2 * Membership::kFirstLead);
+  EXPECT_EQ(members.to_reserve(0, kNoTurn), members.frontier() + Membership::kMostLead);
 }
 
 }  // namespace

@@ -150,6 +150,18 @@ TEST(Schedule, SkipsInItsEpochAlone) {
   EXPECT_EQ(schedule.locate(8, own), state({1, 0, 0})) << "the loop begins the next epoch there";
 }
 
+TEST(Schedule, TellsWhereEachEditOfATurnFindsAMember) {
+  Schedule schedule = two_shards();
+  add(schedule, 4, Edit::Seek{{.epoch = 3, .step = 2}});
+  add(schedule, 4, Edit::Skip{3, 99});
+  add(schedule, 4, Edit::Skip{4, 2});
+  add(schedule, 4, Edit::Resize{1});
+  const std::vector<State> found{state({0, 4, 40}), state({3, 2, 20}), state({4, 0, 0}),
+                                 state({4, 2, 20})};
+  for (std::size_t edit = 0; edit < found.size(); ++edit)
+    EXPECT_EQ(schedule.before_edit(edit, {}), found[edit]) << edit;
+}
+
 TEST(Schedule, DropsOwnSeeksFromTheTurnOnAtWhichALoopSeeks) {
   const Schedule schedule = two_shards();
   OwnSeeks own;
@@ -351,6 +363,24 @@ TEST(Schedule, GivesAPlannedSwapItsTurnWhereAMemberComesToItsPlace) {
     EXPECT_EQ(schedule.planned_turn(each.turn, each.own), each.turn) << each.name;
   }
   EXPECT_EQ(plain.planned_turn(0, {}), kNoTurn);
+}
+
+TEST(Schedule, KeepsAPlannedSwapThroughAResizeAndPutsItOffWhereTheEpochEndsBefore) {
+  Schedule schedule = two_shards();
+  schedule.add_version(kSmaller);
+  ASSERT_TRUE(schedule.plan({.from = 1, .place = StepAt{0, 6}, .version = 1}));
+  add(schedule, 2, Edit::Resize{3});
+  EXPECT_EQ(schedule.planned_turn(0, {}), 6u) << "steps 2 to 6 are left";
+  add(schedule, 4, Edit::Resize{9});
+  EXPECT_EQ(schedule.locate(5, {}), state({1, 0, 0, 9})) << "step 4 was the last one";
+  EXPECT_EQ(schedule.planned_turn(0, {}), 5u);
+}
+
+TEST(Schedule, GoesToAPlaceAsTheShardsOfItsTurnHaveIt) {
+  Schedule schedule = two_shards();
+  add(schedule, 8, Edit::Resize{4});
+  add(schedule, 12, Edit::Seek{{0, 2}});
+  EXPECT_EQ(schedule.locate(12, {}), state({0, 2, 40, 4}));
 }
 
 TEST(Schedule, PlansOneSwapAtMost) {

@@ -92,7 +92,7 @@ TEST_F(ClosedPipelinesTest, TakeNoMemoryAndAreOpenedAsTheyWereApplied) {
   const PipelineView after = view("t", kOther);
   EXPECT_EQ(after.version, before.version);
   EXPECT_EQ(after.order_digest, before.order_digest);
-  const auto classes = service_->classes({{.uid = kOther}, 0}, "t");
+  const auto classes = service_->classes({{.uid = kOther}, 0}, "t", nullptr);
   ASSERT_TRUE(classes) << classes.error().message();
   EXPECT_EQ(classes->names.size(), 5U);
 
@@ -147,7 +147,7 @@ TEST_F(ClosedPipelinesTest, GiveTheirMemoryToAnotherOneOfTheirUser) {
   hang_up(rank);
   stop();
   start();
-  service_->restore({});
+  service_->restore();
   EXPECT_EQ(view("a", kOther).items, 3000U);
   EXPECT_EQ(view("b", kOther).items, 3000U) << "a restart needs no more memory";
   attach_for(kOther, "b").attached();

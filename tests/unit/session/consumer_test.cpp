@@ -5,14 +5,15 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
 #include "engine/run.h"
 #include "spdld/wire.h"
+#include "stream/span.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/judge.h"
 #include "tests/support/pipelines.h"
@@ -64,40 +65,72 @@ class ConsumerTest : public ::testing::Test {
   void start(std::uint32_t num_shards = 1, job::StepAt at = {}, std::uint64_t open_epochs = 100,
              bool last_known = false, std::uint32_t shard = 0) {
     ConsumerOptions options = options_of(make_phase("test"), num_shards);
-    options.shard = shard;
-    options.start = at;
+    options.way.shard = shard;
+    if (at != job::StepAt()) options.own = {{.turn = 0, .to = at, .position = at.step * 4}};
     options.open_epochs = open_epochs;
     options.last_known = last_known;
     start(std::move(options));
   }
   void start(ConsumerOptions options) {
+    plan_of_job_ = options.plan;
     consumer_ = std::make_shared<Consumer>(std::move(options), connection_, streams_);
     ASSERT_TRUE(consumer_->connect().ok());
     consumer_->begin();
   }
-  static ConsumerOptions options_of(const pipeline::PhasePtr& phase, std::uint32_t num_shards = 1) {
-    return {.timeline = stream::Timeline(phase, num_shards),
-            .credits = kCredits,
-            .start = {},
+  ConsumerOptions options_of(const pipeline::PhasePtr& phase, std::uint32_t num_shards = 1) {
+    return {.plan = new_run(phase, {.shards = num_shards}),
+            .way = {.credits = kCredits,
+                    .job = 1,
+                    .meter = std::make_shared<stream::ByteMeter>(),
+                    .presence = std::make_shared<stream::ReplicaPresence>()},
+            .host = host_,
             .open_epochs = 100,
-            .job = 1,
-            .meter = std::make_shared<stream::ByteMeter>(),
             .judge = std::make_shared<spdld::testing::Judge>(),
             .gain = std::make_shared<SharingGain>()};
+  }
+  // The job changes from the turn on that the consumer is held at.
+  struct Edited {
+    JobPlanPtr plan;
+    job::Turn turn = 0;
+  };
+  template <typename Change>
+  Edited edited(Change change) {
+    const job::Turn turn = consumer_->hold();
+    auto plan = with_edit(*plan_of_job_, {.turn = turn, .change = change}, turn, 0);
+    EXPECT_TRUE(plan) << plan.error().message();
+    return {.plan = *plan, .turn = turn};
+  }
+  // Another version in place of the one that it reads.
+  Edited swapped(const pipeline::PhasePtr& phase) {
+    auto plan = std::make_shared<JobPlan>(*plan_of_job_);
+    const std::uint32_t version = plan->schedule.add_version(stream::facts_of(*phase));
+    plan->phases[version] = phase;
+    plan_of_job_ = plan;
+    return edited(job::Edit::Swap{version});
+  }
+  template <typename Change>
+  job::Turn change(Change change) {
+    const Edited edit = edited(change);
+    EXPECT_TRUE(consumer_->prepare(edit.plan, edit.turn).ok());
+    consumer_->commit();
+    consumer_->go_on();
+    plan_of_job_ = edit.plan;
+    return edit.turn;
+  }
+  // The consumer's loop has been handed `turn` batches, and says this.
+  Status go_to(job::Turn turn, std::uint64_t epoch, std::uint32_t serial) {
+    return consumer_->seek({.turn = turn, .epoch = epoch, .serial = serial});
+  }
+  Status skip(job::Turn turn, std::uint32_t steps, std::uint32_t serial) {
+    return consumer_->seek({.turn = turn, .skip = steps, .serial = serial});
   }
 
   // Blocks until a frame of this kind comes; others before it are passed over.
   template <typename Frame>
   Frame next(wire::FrameType type) {
     while (const auto frame = test::receive_frame(socket_.get())) {
-      if (frame->type() == wire::FrameType::kBatch) {
-        const auto batch = frame->as<wire::BatchFrame>();
-        held_.push_back(batch.lease);
-        if (gives_back_ && type != frame->type()) {
-          release_all();
-          passed_.push_back({batch.epoch, batch.step});
-        }
-      }
+      if (frame->type() == wire::FrameType::kBatch)
+        held_.push_back(frame->as<wire::BatchFrame>().lease);
       if (frame->type() == type) return frame->as<Frame>();
     }
     ADD_FAILURE() << "hung up instead of frame " << static_cast<int>(type);
@@ -109,19 +142,12 @@ class ConsumerTest : public ::testing::Test {
     for (const std::uint64_t lease : held_) consumer_->release(lease);
     held_.clear();
   }
-  // The step behind which it goes on at `to`.
-  job::StepAt send_to(job::StepAt to) {
-    job::StepAt from = consumer_->hold();
-    for (; from <= consumer_->view().next; from = consumer_->hold()) {  // it is yet to be begun
-      consumer_->go_on();
-      std::this_thread::yield();
-    }
-    stream::Timeline timeline = consumer_->timeline();
-    timeline.redeal(to, timeline.position_of(to));
-    consumer_->jump({.from = from, .to = to, .timeline = timeline, .moves = 1});
-    consumer_->go_on();
-    gives_back_ = true;
-    return from;
+  // The next batch behind the consumer's last seek; all are given back.
+  wire::BatchFrame pass(std::uint32_t seek = 0) {
+    wire::BatchFrame batch = next_batch();
+    for (; batch.seek != seek; batch = next_batch()) release_all();
+    release_all();
+    return batch;
   }
   bool silent() {
     char byte = 0;
@@ -138,9 +164,16 @@ class ConsumerTest : public ::testing::Test {
   stream::Streams streams_{executor_, arenas_, delivery::ArenaKind::kMemfd, clock_};
   UniqueFd socket_;
   std::vector<std::uint64_t> held_;
-  // Whether batches that next() passes over are given back at once, and which these were.
-  bool gives_back_ = false;
-  std::vector<job::StepAt> passed_;
+  struct Host final : ConsumerHost {
+    void asks_for_grant() override { ++asked; }
+    void comes_to_planned() override { ++came_to_planned; }
+    void comes_to_entry() override { ++came_to_entry; }
+    std::atomic<int> asked = 0;
+    std::atomic<int> came_to_planned = 0;
+    std::atomic<int> came_to_entry = 0;
+  };
+  const std::shared_ptr<Host> host_ = std::make_shared<Host>();
+  JobPlanPtr plan_of_job_;
   std::shared_ptr<delivery::Connection> connection_;
   std::shared_ptr<Consumer> consumer_;
 };
@@ -206,68 +239,52 @@ TEST_F(ConsumerTest, TellsTheEndAtOnceWhenItStartsAtTheEnd) {
   EXPECT_EQ(next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd).epoch, 0U);
 }
 
-TEST_F(ConsumerTest, GoesToWhereTheConsumerSeeks) {
+TEST_F(ConsumerTest, TellsTheTurnOfEachBatch) {
+  start(1, {0, 9});
+  for (std::uint64_t turn = 0; turn < 5; ++turn) EXPECT_EQ(pass().turn, turn);
+}
+
+TEST_F(ConsumerTest, GoesToTheEpochThatItsLoopSeeks) {
   start();
   next_batch();
-  ASSERT_TRUE(consumer_->seek({3, 5}, 20, 0, 9).ok());
+  ASSERT_TRUE(go_to(1, 3, 9).ok());
   const auto reset = next<wire::ResetFrame>(wire::FrameType::kReset);
   EXPECT_EQ(reset.seek, 9U);
   EXPECT_EQ(reset.epoch, 3U);
-  EXPECT_EQ(reset.position, 20U);
+  EXPECT_EQ(reset.position, 0U);
   release_all();
   const wire::BatchFrame batch = next_batch();
   EXPECT_EQ(batch.epoch, 3U);
-  EXPECT_EQ(batch.step, 5U);
+  EXPECT_EQ(batch.step, 0U);
   EXPECT_EQ(batch.seek, 9U);
-}
-
-TEST_F(ConsumerTest, CutsTheEpochAnewAtAPositionOfAnotherWorldSize) {
-  start();
-  ASSERT_TRUE(consumer_->seek({0, 3}, 13, 0, 1).ok());
-  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).position, 13U);
-  release_all();
-  EXPECT_EQ(next_batch().next_position, 17U);
-}
-
-TEST_F(ConsumerTest, ForgetsWhereAnEarlierSeekCutAnEpoch) {
-  start();
-  ASSERT_TRUE(consumer_->seek({0, 3}, 13, 0, 1).ok());
-  ASSERT_TRUE(consumer_->seek({0, 0}, 0, 0, 2).ok());
-  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).seek, 1U);
-  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).seek, 2U);
-  release_all();
-  for (std::uint64_t step = 0; step < 10;) {
-    const wire::BatchFrame batch = next_batch();
-    if (batch.seek == 2) {
-      EXPECT_EQ(batch.step, step);
-      EXPECT_EQ(batch.next_position, (++step) * 4);
-    }
-    release_all();
-  }
+  EXPECT_EQ(batch.turn, 1U) << "what was sent beyond is taken back";
 }
 
 TEST_F(ConsumerTest, StaysWhereItIsWhenASeekIsRefused) {
   start();
-  EXPECT_FALSE(consumer_->seek({0, 1}, kItems + 1, 0, 1).ok());
-  EXPECT_FALSE(consumer_->seek({0, ~std::uint64_t{0}}, 0, 0, 1).ok());
+  EXPECT_FALSE(go_to(7, 3, 1).ok()) << "it was not sent so many batches";
+  EXPECT_FALSE(go_to(0, ~std::uint64_t{0}, 1).ok());
   EXPECT_EQ(next_batch().step, 0U);
   release_all();
   EXPECT_EQ(next_batch().step, 1U);
 }
 
-TEST_F(ConsumerTest, LeavesOutStepsThatItIsToldToSkip) {
-  start();
-  ASSERT_TRUE(consumer_->seek({0, 2}, 8, 3, 1).ok());
-  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).step, 5U);
+TEST_F(ConsumerTest, LeavesOutStepsThatItsLoopSkips) {
+  start(1, {0, 2});
+  next_batch();
+  ASSERT_TRUE(skip(1, 3, 1).ok());
+  const auto reset = next<wire::ResetFrame>(wire::FrameType::kReset);
+  EXPECT_EQ(reset.step, 6U);
+  EXPECT_EQ(reset.position, 24U);
   release_all();
   const wire::BatchFrame batch = next_batch();
-  EXPECT_EQ(batch.step, 5U);
-  EXPECT_EQ(batch.next_position, 24U);
+  EXPECT_EQ(batch.step, 6U);
+  EXPECT_EQ(batch.next_position, 28U);
 }
 
 TEST_F(ConsumerTest, SkipsNoFurtherThanTheEndOfTheEpoch) {
-  start();
-  ASSERT_TRUE(consumer_->seek({0, 2}, 8, 3000, 1).ok());
+  start(1, {0, 2});
+  ASSERT_TRUE(skip(0, 3000, 1).ok());
   EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).step, 10U);
   EXPECT_EQ(next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd).epoch, 0U);
 }
@@ -275,67 +292,86 @@ TEST_F(ConsumerTest, SkipsNoFurtherThanTheEndOfTheEpoch) {
 TEST_F(ConsumerTest, GoesBackToWhatItHasReadAlready) {
   start();
   for (int step = 0; step < 7; ++step) consumer_->release(next_batch().lease);
-  ASSERT_TRUE(consumer_->seek({0, 1}, 4, 0, 1).ok());
+  ASSERT_TRUE(go_to(7, 0, 1).ok());
   next<wire::ResetFrame>(wire::FrameType::kReset);
   release_all();
-  EXPECT_EQ(next_batch().step, 1U);
+  EXPECT_EQ(next_batch().step, 0U);
 }
 
-TEST_F(ConsumerTest, GoesElsewhereBehindTheStepThatIsSaid) {
+TEST_F(ConsumerTest, GoesBackAndForthWithinOneStreamsSlots) {
   start();
   next_batch();
-  next_batch();
-  const job::StepAt from = send_to({3, 1});
-  EXPECT_EQ(consumer_->jumps_at(), from);
-  EXPECT_EQ(consumer_->view().next, (job::StepAt{3, 1}));
-  release_all();
-  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).moves, 1U);
-  ASSERT_FALSE(passed_.empty());
-  const job::StepAt last = passed_.back();
-  EXPECT_EQ(from, last.step + 1 < 10 ? (job::StepAt{last.epoch, last.step + 1})
-                                     : (job::StepAt{last.epoch + 1, 0}));
-  EXPECT_EQ(next_batch().epoch, 3U);
-  EXPECT_EQ(consumer_->jumps_at(), std::nullopt);
+  const std::uint64_t bytes = consumer_->view().arena_bytes;
+  for (std::uint32_t seek = 1; seek < 20; ++seek) {
+    ASSERT_TRUE(go_to(seek, seek % 3, seek).ok());
+    EXPECT_EQ(pass(seek).epoch, seek % 3);
+  }
+  EXPECT_EQ(consumer_->view().arena_bytes, bytes);
 }
 
-TEST_F(ConsumerTest, GoesElsewhereThoughItSeeksAheadOfThatStepBefore) {
+TEST_F(ConsumerTest, GoesElsewhereAtTheTurnOfASeekOfTheJob) {
   start();
   next_batch();
-  next_batch();
-  send_to({3, 1});
-  ASSERT_TRUE(consumer_->seek({30, 0}, 0, 0, 1).ok());
-  const auto reset = next<wire::ResetFrame>(wire::FrameType::kReset);
-  EXPECT_EQ(reset.seek, 1U);
-  EXPECT_EQ(reset.moves, 1U);
+  const job::Turn turn = change(job::Edit::Seek{{3, 1}});
   release_all();
-  EXPECT_EQ(next_batch().epoch, 3U);
+  for (job::Turn before = 1; before < turn; ++before) EXPECT_EQ(pass().epoch, 0U);
+  const wire::BatchFrame there = pass();
+  EXPECT_EQ(there.turn, turn);
+  EXPECT_EQ((job::StepAt{there.epoch, there.step}), (job::StepAt{3, 1}));
 }
 
-TEST_F(ConsumerTest, GoesElsewhereAfterASeekBackFromThere) {
+TEST_F(ConsumerTest, GoesWhereTheJobIsSoughtThoughItsLoopSeeksBefore) {
   start();
-  for (int step = 0; step < 4; ++step) consumer_->release(next_batch().lease);
   next_batch();
-  next_batch();  // with all its credits in hand it does not come there before
-  const job::StepAt from = send_to({3, 1});
-  ASSERT_TRUE(consumer_->seek({0, 1}, 4, 0, 1).ok());
-  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).moves, 0U);
+  const job::Turn turn = change(job::Edit::Seek{{3, 1}});
+  ASSERT_TRUE(go_to(1, 30, 1).ok());
   release_all();
-  passed_.clear();
-  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).moves, 1U);
-  ASSERT_FALSE(passed_.empty());
-  EXPECT_EQ(passed_.front(), (job::StepAt{0, 1}));
-  EXPECT_LT(passed_.back(), from);
-  EXPECT_EQ(next_batch().epoch, 3U);
+  for (job::Turn before = 1; before < turn; ++before) EXPECT_EQ(pass(1).epoch, 30U);
+  EXPECT_EQ(pass(1).epoch, 3U);
 }
 
-TEST_F(ConsumerTest, GoesWhereItSoughtWhileItWasHeldOnceItIsNotHeldAnyMore) {
+TEST_F(ConsumerTest, TellsNoEndWhereTheJobChangesAsItWaitsBehindASeekBack) {
+  start();
+  const job::Turn there = change(job::Edit::Seek{{3, 1}});
+  while (pass().turn < there) {
+  }
+  job::Turn sent = 0;
+  while (held_.size() < kCredits) sent = next_batch().turn + 1;
+  const job::Turn back = change(job::Edit::Seek{{0, 1}});
+  while (sent < back) {
+    consumer_->release(held_.front());
+    held_.erase(held_.begin());
+    sent = next_batch().turn + 1;
+  }
+  EXPECT_EQ(consumer_->view().progress.next, (job::StepAt{0, 1})) << "it has no credit left";
+  change(job::Edit::Skip{.epoch = 0, .steps = 1});
+  release_all();
+  while (const auto frame = test::receive_frame(socket_.get())) {
+    ASSERT_NE(frame->type(), wire::FrameType::kEpochEnd);
+    if (frame->type() == wire::FrameType::kBatch) break;
+  }
+}
+
+TEST_F(ConsumerTest, LeavesTheJobsPlaceByALaterSeekOfItsLoop) {
+  start();
+  next_batch();
+  const job::Turn turn = change(job::Edit::Seek{{3, 1}});
+  release_all();
+  while (pass().turn < turn) {
+  }
+  ASSERT_TRUE(go_to(turn + 1, 0, 1).ok());
+  EXPECT_EQ(pass(1).epoch, 0U);
+  EXPECT_EQ(pass(1).epoch, 0U);
+}
+
+TEST_F(ConsumerTest, SeeksOnceItIsNotHeldAnyMore) {
   start();
   next_batch();
   next_batch();
   (void)consumer_->hold();
-  ASSERT_TRUE(consumer_->seek({3, 5}, 20, 0, 1).ok());
-  ASSERT_TRUE(consumer_->seek({4, 5}, 20, 0, 2).ok());
-  EXPECT_EQ(consumer_->view().next, (job::StepAt{0, 2}));
+  ASSERT_TRUE(go_to(2, 3, 1).ok());
+  ASSERT_TRUE(go_to(2, 4, 2).ok());
+  EXPECT_EQ(consumer_->view().progress.next, (job::StepAt{0, 2}));
   EXPECT_TRUE(silent());
   consumer_->go_on();
   EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).seek, 2U);
@@ -343,118 +379,152 @@ TEST_F(ConsumerTest, GoesWhereItSoughtWhileItWasHeldOnceItIsNotHeldAnyMore) {
   EXPECT_EQ(next_batch().epoch, 4U);
 }
 
-TEST_F(ConsumerTest, IsAskedToAttachAgainIfItSoughtWhileItWasHeldAndSentElsewhereFromWhereItIs) {
+TEST_F(ConsumerTest, SeeksBeforeAnEditThatWasMadeWhileItWasHeld) {
   start();
   next_batch();
   next_batch();
-  const job::StepAt here = consumer_->view().next;
-  (void)consumer_->hold();
-  ASSERT_TRUE(consumer_->seek({30, 0}, 0, 0, 1).ok());
-  consumer_->jump({.from = here, .to = {3, 1}, .timeline = consumer_->timeline(), .moves = 1});
+  const Edited edit = edited(job::Edit::Seek{{3, 1}});
+  ASSERT_TRUE(go_to(2, 30, 1).ok());
+  ASSERT_TRUE(consumer_->prepare(edit.plan, edit.turn).ok());
+  consumer_->commit();
   consumer_->go_on();
-  EXPECT_EQ(next<wire::ByeFrame>(wire::FrameType::kBye).reason, wire::ByeReason::kShutdown);
   release_all();
-  EXPECT_EQ(consumer_->view().moves, 0U) << "what it gives back says nothing";
+  for (job::Turn turn = 2; turn < edit.turn; ++turn) EXPECT_EQ(pass(1).epoch, 30U);
+  EXPECT_EQ(pass(1).epoch, 3U);
 }
 
 TEST_F(ConsumerTest, EndsWhenItSoughtWhereNoJobCanBeWhileItWasHeld) {
   start();
   (void)consumer_->hold();
-  ASSERT_TRUE(consumer_->seek({0, 1}, kItems + 1, 0, 1).ok());
+  ASSERT_TRUE(go_to(0, ~std::uint64_t{0}, 1).ok());
   consumer_->go_on();
   EXPECT_EQ(next<wire::ErrorFrame>(wire::FrameType::kError).fatal, 1U);
 }
 
-TEST_F(ConsumerTest, GoesOnAfterAnAbortThoughItSoughtRightBeforeThePoint) {
+TEST_F(ConsumerTest, IsSentNothingOfATurnThatIsPreparedBeforeItIsCommitted) {
   start();
   next_batch();
-  (void)consumer_->hold();
-  ASSERT_TRUE(consumer_->prepare_swap({20, 5}, make_phase("other")).ok());
+  const Edited edit = swapped(make_phase("other"));
+  ASSERT_TRUE(consumer_->prepare(edit.plan, edit.turn).ok());
+  release_all();
+  for (job::Turn turn = 1; turn < edit.turn; ++turn) pass();
+  EXPECT_FALSE(consumer_->waits_for().empty());
+  EXPECT_EQ(consumer_->view().progress.sent, edit.turn);
+  consumer_->commit();
   consumer_->go_on();
-  ASSERT_TRUE(consumer_->seek({20, 3}, 12, 0, 1).ok());
-  gives_back_ = true;
-  next<wire::ResetFrame>(wire::FrameType::kReset);
+  EXPECT_EQ(pass().turn, edit.turn);
+}
+
+TEST_F(ConsumerTest, GoesOnAsItWasAfterAnAbort) {
+  start();
+  next_batch();
+  const Edited edit = swapped(make_phase("other"));
+  ASSERT_TRUE(consumer_->prepare(edit.plan, edit.turn).ok());
   release_all();
-  EXPECT_EQ(next_batch().step, 3U);
-  EXPECT_EQ(next_batch().step, 4U);
-  release_all();
-  ASSERT_TRUE(consumer_->abort_swap().ok());
-  EXPECT_EQ(next_batch().step, 5U);
+  for (job::Turn turn = 1; turn < edit.turn; ++turn) pass();
+  ASSERT_TRUE(consumer_->abort().ok());
+  consumer_->go_on();
+  EXPECT_EQ(pass().step, edit.turn);
 }
 
 TEST_F(ConsumerTest, IsNotHarmedByAFailureOfWhatIsOnlyPrepared) {
   start();
   next_batch();
-  const job::StepAt from = consumer_->hold();
-  ASSERT_TRUE(consumer_->prepare_swap(from, make_phase("other", broken_)).ok());
-  consumer_->go_on();
+  const Edited edit = swapped(make_phase("other", broken_));
+  ASSERT_TRUE(consumer_->prepare(edit.plan, edit.turn).ok());
   while (consumer_->prepared().ok()) std::this_thread::yield();
   release_all();
-  for (std::uint64_t step = 1; step < from.step; ++step) {
-    EXPECT_EQ(next_batch().step, step);
-    release_all();
-  }
-  ASSERT_TRUE(consumer_->abort_swap().ok());
+  for (job::Turn turn = 1; turn < edit.turn; ++turn) EXPECT_EQ(pass().step, turn);
+  ASSERT_TRUE(consumer_->abort().ok());
+  consumer_->go_on();
   EXPECT_TRUE(consumer_->prepared().ok());
-  EXPECT_EQ(next_batch().step, from.step);
+  EXPECT_EQ(next_batch().step, edit.turn);
 }
 
 TEST_F(ConsumerTest, EndsWhenWhatFailedIsCommittedAllTheSame) {
   start();
   next_batch();
-  const job::StepAt from = consumer_->hold();
-  ASSERT_TRUE(consumer_->prepare_swap(from, make_phase("other", broken_)).ok());
-  consumer_->go_on();
+  const Edited edit = swapped(make_phase("other", broken_));
+  ASSERT_TRUE(consumer_->prepare(edit.plan, edit.turn).ok());
   while (consumer_->prepared().ok()) std::this_thread::yield();
-  consumer_->commit_swap();
+  consumer_->commit();
+  consumer_->go_on();
   EXPECT_EQ(next<wire::ErrorFrame>(wire::FrameType::kError).fatal, 1U);
 }
 
-TEST_F(ConsumerTest, LeavesOutWhatTheJobHasLeftOutBehindAPlaceItGoesTo) {
+TEST_F(ConsumerTest, LeavesOutWhatTheJobSkipsInTheEpochThatWasMeant) {
   start();
   next_batch();
-  const job::StepAt from = consumer_->hold();
-  ASSERT_EQ(from.epoch, 0U);
-  ASSERT_TRUE(consumer_->resize({3, 4}, 32, 1, 4).ok());
-  consumer_->go_on();
-  next<wire::ResetFrame>(wire::FrameType::kReset);
-  ASSERT_TRUE(consumer_->seek({3, 3}, 12, 0, 1).ok());
-  next<wire::ResetFrame>(wire::FrameType::kReset);
+  const job::Turn turn = change(job::Edit::Skip{.epoch = 0, .steps = 4});
   release_all();
-  const wire::BatchFrame before = next_batch();
-  EXPECT_EQ(before.step, 3U);
-  EXPECT_EQ(before.next_position, 16U);
-  release_all();
-  const wire::BatchFrame behind = next_batch();
-  EXPECT_EQ(behind.step, 4U);
-  EXPECT_EQ(behind.next_position, 36U);
+  for (job::Turn before = 1; before < turn; ++before) EXPECT_EQ(pass().step, before);
+  EXPECT_EQ(pass().step, turn + 4);
 }
 
 TEST_F(ConsumerTest, KeepsItsArenaWhenItGoesBackAfterItWasTuned) {
   start();
   next_batch();
-  const pipeline::PhasePtr phase = consumer_->timeline().last_phase();
+  const pipeline::PhasePtr phase = plan_of_job_->last_phase();
   const std::uint64_t bytes = consumer_->view().arena_bytes;
   release_all();
-  consumer_->rename(phase, std::make_shared<pipeline::Phase>(*phase));
-  ASSERT_TRUE(consumer_->seek({0, 0}, 0, 0, 1).ok());
+  consumer_->rename(
+      with_phases(*plan_of_job_, {{phase, std::make_shared<pipeline::Phase>(*phase)}}));
+  ASSERT_TRUE(go_to(1, 0, 1).ok());
   next<wire::ResetFrame>(wire::FrameType::kReset);
   EXPECT_EQ(consumer_->view().arena_bytes, bytes);
 }
 
-TEST_F(ConsumerTest, DealsTheRestOutAnewFromTheStepThatNobodyHasBegun) {
+TEST_F(ConsumerTest, ReadsAnotherPartOfTheRowsFromAResizeOn) {
   start(2);
-  const job::StepAt frontier = consumer_->hold();
-  ASSERT_TRUE(consumer_->resize(frontier, frontier.step * 8, 1).ok());
-  consumer_->go_on();
+  const job::Turn turn = change(job::Edit::Resize{.shards = 1});
   std::uint64_t position = 0;
   while (position < kItems) {
     const wire::BatchFrame batch = next_batch();
-    const std::uint32_t shards = batch.step < frontier.step ? 2 : 1;
+    const std::uint32_t shards = batch.turn < turn ? 2 : 1;
     EXPECT_EQ(batch.next_position, position + 4 * shards);
     position = batch.next_position;
     consumer_->release(batch.lease);
   }
+}
+
+TEST_F(ConsumerTest, AsksItsProcessToTellWhenItsLoopComesToWhereShardsEnter) {
+  start();
+  next_batch();
+  const job::Turn turn = change(job::Edit::Resize{.shards = 2});
+  release_all();
+  wire::BatchFrame batch = pass();
+  while (batch.tell == 0) batch = pass();
+  // The last one before, where that was not sent yet.
+  EXPECT_GE(batch.turn + 1, turn);
+  EXPECT_LE(batch.turn, turn);
+  consumer_->handed(turn - 1);
+  consumer_->handed(turn + 1'000'000);
+  EXPECT_EQ(host_->came_to_entry, 0) << "it was sent no such batch";
+  consumer_->handed(turn);
+  EXPECT_EQ(host_->came_to_entry, 1);
+  EXPECT_EQ(pass().tell, 0U);
+}
+
+TEST_F(ConsumerTest, StopsBeforeAPlannedSwapAndAsksForItsTurn) {
+  ConsumerOptions options = options_of(make_phase("test"));
+  auto plan = std::make_shared<JobPlan>(*options.plan);
+  const pipeline::PhasePtr other = make_phase("other");
+  const std::uint32_t version = plan->schedule.add_version(stream::facts_of(*other));
+  plan->phases[version] = other;
+  ASSERT_TRUE(plan->schedule.plan({.from = 0, .place = job::StepAt{0, 4}, .version = version}));
+  options.plan = plan;
+  start(std::move(options));
+  for (std::uint64_t step = 0; step < 4; ++step) EXPECT_EQ(pass().step, step);
+  while (host_->came_to_planned == 0) std::this_thread::yield();
+  EXPECT_EQ(consumer_->view().progress.sent, 4U);
+  const job::Turn turn = consumer_->hold();
+  EXPECT_EQ(turn, 4U) << "nothing of it was begun for anybody";
+  const auto placed = with_edit(*plan, {.turn = turn, .change = job::Edit::Swap{version}}, 4, 0);
+  ASSERT_TRUE(placed);
+  ASSERT_TRUE(consumer_->prepare(*placed, turn).ok());
+  consumer_->commit();
+  consumer_->go_on();
+  EXPECT_EQ(pass().step, 4U);
 }
 
 TEST_F(ConsumerTest, LetsItsStreamGoOnWhenItEndsWhileItIsHeld) {
@@ -465,7 +535,7 @@ TEST_F(ConsumerTest, LetsItsStreamGoOnWhenItEndsWhileItIsHeld) {
   auto ends = std::make_shared<Consumer>(options_of(phase), second, streams_);
   ASSERT_TRUE(ends->connect().ok());
   ConsumerOptions other = options_of(phase);
-  other.job = 2;
+  other.way.job = 2;
   start(std::move(other));
   (void)ends->hold();
   ends->end(true);
@@ -475,40 +545,29 @@ TEST_F(ConsumerTest, LetsItsStreamGoOnWhenItEndsWhileItIsHeld) {
   }
 }
 
-TEST_F(ConsumerTest, IsSentNothingOfAPlaceThatItGoesAheadToBeforeItIsGrantedThere) {
-  int asked = 0;
+TEST_F(ConsumerTest, IsSentNoTurnThatItIsNotGranted) {
   ConsumerOptions options = options_of(make_phase("test"));
   options.granted = 0;
-  options.ask_for_grant = [&] { ++asked; };
   start(std::move(options));
-  EXPECT_EQ(asked, 1);
-  consumer_->grant(0, 0, 100);
-  next_batch();
-  ASSERT_TRUE(consumer_->seek({5, 0}, 0, 0, 1).ok());
-  EXPECT_EQ(asked, 2);
-  release_all();
-  const Consumer::View there = consumer_->view();
-  EXPECT_EQ(there.ahead, 0U);
-  EXPECT_TRUE(there.asks);
-  consumer_->grant(there.turn - 1, there.batches, 100);  // of a record from before it went
-  EXPECT_EQ(consumer_->view().ahead, 0U);
-  consumer_->grant(there.turn, there.batches, 100);
-  wire::BatchFrame batch = next_batch();
-  while (batch.seek == 0) batch = next_batch();
-  EXPECT_EQ(batch.epoch, 5U);
-  // Back to where it was asks no disk.
-  ASSERT_TRUE(consumer_->seek({0, 0}, 0, 0, 2).ok());
-  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(host_->asked, 1);
+  consumer_->grant(4);
+  for (job::Turn turn = 0; turn < 4; ++turn) EXPECT_EQ(pass().turn, turn);
+  EXPECT_EQ(host_->asked, 2) << "before it has used up all";
+  EXPECT_TRUE(consumer_->view().asks);
+  EXPECT_EQ(consumer_->view().ready, 0U);
+  ASSERT_TRUE(go_to(4, 5, 1).ok());
+  EXPECT_EQ(consumer_->view().progress.sent, 4U) << "a seek is no way around it";
+  consumer_->grant(8);
+  EXPECT_EQ(pass(1).turn, 4U);
 }
 
 TEST_F(ConsumerTest, EndsTheShardThatAResizeLeavesOut) {
   start(2, {}, 100, false, 1);
-  const job::StepAt frontier = consumer_->hold();
-  ASSERT_TRUE(consumer_->resize(frontier, frontier.step * 8, 1).ok());
-  consumer_->go_on();
-  for (std::uint64_t step = 0; step < frontier.step; ++step) consumer_->release(next_batch().lease);
+  const job::Turn turn = change(job::Edit::Resize{.shards = 1});
+  for (job::Turn before = 0; before < turn; ++before) consumer_->release(next_batch().lease);
   const auto bye = next<wire::ByeFrame>(wire::FrameType::kBye);
   EXPECT_EQ(bye.reason, wire::ByeReason::kResized);
+  EXPECT_TRUE(consumer_->view().resized_away);
 }
 
 TEST_F(ConsumerTest, GivesTheArenaBackOnceItsProcessIsGoneAndNothingIsWrittenAnyMore) {

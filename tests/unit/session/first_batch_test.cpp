@@ -158,8 +158,8 @@ TEST_F(HungTrialTest, EndsWhenNobodyWaitsForIt) {
 
 TEST_F(HungTrialTest, CountsForItsUserUntilItsStorageAnswers) {
   const std::string being_made = "rows of a first batch";
-  EXPECT_EQ(give_up(), being_made);
-  EXPECT_EQ(give_up(), being_made);
+  // Two that come on, and eight in all: those that were given up leave room for others.
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(give_up(), being_made);
   hung_->wait_for_readers(4);
   EXPECT_EQ(give_up(), being_made + " (others of this user are being made)");
   hung_->answer();

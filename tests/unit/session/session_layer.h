@@ -99,6 +99,7 @@ class SessionLayer : public ::testing::Test {
       sessions_->exited(*connection);
     }
     connections_.clear();
+    catalogue_->stop();
     sessions_->stop();
     io_->stop();
     executor_->stop();
@@ -111,16 +112,16 @@ class SessionLayer : public ::testing::Test {
     store_.reset();
   }
 
-  // As they are while the apply that changes them is under way: prepared, and not on disk yet.
-  Result<std::vector<PlannedSwap>> prepared_swaps(const job::ApplyRequest& request,
-                                                  const SwapRequest& jobs) {
+  // `write` decides about the swap, which is prepared then and not on disk.
+  Status swap_by(const Swaps::Writing& write, const job::ApplyRequest& request,
+                 const SwapRequest& jobs) {
+    sessions_->keeper().keep();  // ranks that `write` waits for wait for no record meanwhile
     SPDLD_ASSIGN(const pipeline::PipelinePtr built,
                  catalogue_->build(catalogue_->owner_for(self_.uid), request, nullptr));
     SPDLD_ASSIGN(const pipeline::PipelinePtr pipeline, catalogue_->numbered(self_.uid, built));
     SPDLD_ASSIGN(std::vector<PlannedSwap> swaps,
-                 sessions_->plan_swaps(self_, pipeline, jobs, nullptr));
-    SPDLD_TRY(sessions_->prepare_swaps(swaps, jobs.at));
-    return swaps;
+                 sessions_->planner().plan(self_, pipeline, jobs, nullptr));
+    return sessions_->swaps().carry_out(swaps, jobs.at, write);
   }
 
   Rank connect() { return connect(self_.uid); }

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "tests/unit/session/session_layer.h"
 
@@ -24,7 +26,8 @@ struct Wish {
   std::uint32_t incarnation = 0;
   bool reconnect = false;
   std::optional<delivery::StreamPosition> cursor = {};
-  std::optional<std::uint32_t> moves = {};
+  delivery::RunTurn in_run = {};
+  std::string order_digest = {};
   std::optional<std::uint64_t> batch_size = {};
   bool from_ledger = false;
   std::map<std::string, std::string> vars = {};
@@ -75,7 +78,8 @@ class SessionsTest : public SessionLayer {
     request.num_shards = wish.num_shards;
     request.incarnation = wish.incarnation;
     request.reconnect = wish.reconnect;
-    request.moves = wish.moves;
+    request.in_run = wish.in_run;
+    request.order_digest = wish.order_digest;
     request.batch_size = wish.batch_size;
     request.vars = wish.vars;
     request.pipeline_file = wish.pipeline_file;
@@ -91,16 +95,97 @@ class SessionsTest : public SessionLayer {
     sessions_->attach(consumer.connection, std::move(request));
     return consumer;
   }
+  // A process whose loop reads batches, and knows its cursor as a client does.
+  struct Loop {
+    Rank rank;
+    Wish wish;  // to attach again where its loop is now
+    std::uint32_t seek = 0;
+  };
+  Loop open(Wish wish) {
+    Loop loop{.rank = attach(wish), .wish = std::move(wish)};
+    take_up(loop);
+    return loop;
+  }
+  // Waits for the answer to its attach.
+  void take_up(Loop& loop) {
+    std::string texts;
+    const auto told = loop.rank.next<wire::AttachedFrame>(wire::FrameType::kAttached, &texts);
+    loop.wish.cursor =
+        delivery::StreamPosition{.epoch = told.epoch, .position = told.position, .step = told.step};
+    loop.wish.in_run = {.run = told.run, .branch = told.branch, .turn = told.turn};
+    loop.wish.order_digest = digest_of(texts);
+  }
+  // The next batch, given back at once.
+  wire::BatchFrame step(Loop& loop) {
+    while (const auto frame = test::receive_frame(loop.rank.socket.get())) {
+      if (frame->type() == wire::FrameType::kVersion)
+        loop.wish.order_digest = digest_of(frame->text_behind<wire::VersionFrame>());
+      if (frame->type() == wire::FrameType::kReset) {
+        const auto reset = frame->as<wire::ResetFrame>();
+        if (reset.seek == loop.seek && reset.seek > 0)
+          loop.wish.cursor = delivery::StreamPosition{
+              .epoch = reset.epoch, .position = reset.position, .step = reset.step};
+      }
+      if (frame->type() == wire::FrameType::kEpochEnd) {
+        const auto end = frame->as<wire::EpochEndFrame>();
+        if (end.seek == loop.seek)
+          loop.wish.cursor = delivery::StreamPosition{.epoch = end.epoch + 1};
+      }
+      if (frame->type() != wire::FrameType::kBatch) continue;
+      const auto batch = frame->as<wire::BatchFrame>();
+      const bool counts = batch.seek == loop.seek;
+      if (counts) {
+        EXPECT_EQ(batch.turn, loop.wish.in_run.turn);
+        loop.wish.cursor = delivery::StreamPosition{
+            .epoch = batch.epoch, .position = batch.next_position, .step = batch.step + 1};
+        loop.wish.in_run.branch = batch.branch;
+        loop.wish.in_run.turn = batch.turn + 1;
+        if (batch.tell == 1) sessions_->handed(*loop.rank.connection, {.turn = batch.turn + 1});
+      }
+      sessions_->release(*loop.rank.connection, batch.lease);
+      if (counts) return batch;
+    }
+    ADD_FAILURE() << "hung up instead of a batch";
+    return {};
+  }
+  static job::StepAt at(const wire::BatchFrame& batch) { return {batch.epoch, batch.step}; }
+  // The place of the last of so many batches.
+  job::StepAt read(Loop& loop, std::uint64_t batches) {
+    wire::BatchFrame batch{};
+    for (std::uint64_t i = 0; i < batches && !HasFailure(); ++i) batch = step(loop);
+    return at(batch);
+  }
+  // Its loop says set_epoch, or skip_steps.
+  void go_to_epoch(Loop& loop, std::uint64_t epoch) {
+    say(loop, {.turn = loop.wish.in_run.turn, .epoch = epoch});
+  }
+  void skip(Loop& loop, std::uint32_t steps) {
+    say(loop, {.turn = loop.wish.in_run.turn, .skip = steps});
+  }
+  void say(Loop& loop, delivery::SeekRequest request) {
+    request.serial = ++loop.seek;
+    sessions_->seek(*loop.rank.connection, request);
+  }
+  void kill(const Loop& loop) { hang_up(loop.rank); }
+  // The same one, after its connection was lost.
+  Loop reconnect(Wish wish) {
+    wish.reconnect = true;
+    return open(std::move(wish));
+  }
+  Loop reconnect(const Loop& loop) { return reconnect(loop.wish); }
+
   // Job 'j' on pipeline 'q' of ninety files.
   void declare_on_more(std::uint32_t replicas = 1) {
     for (int i = 10; i < 100; ++i) files_.file("more/" + std::to_string(i) + ".bin", "bytes");
-    std::string text = yaml("q", "drop");
-    text.replace(text.find("/data"), 5, "/more");
-    apply(text);
+    apply_more();
     JobRequest request = declared(0);
     request.pipeline = "q";
     request.replicas = replicas;
-    ASSERT_TRUE(sessions_->create_job(self_, request));
+    ASSERT_TRUE(sessions_->operate().create_job(self_, request));
+  }
+  void apply_more() {
+    std::string text = yaml("q", "drop");
+    apply(text.replace(text.find("/data"), 5, "/more"));
   }
   static JobRequest declared(std::uint64_t max_epochs) {
     JobRequest request;
@@ -108,6 +193,15 @@ class SessionsTest : public SessionLayer {
     request.pipeline = "p";
     request.max_epochs = max_epochs;
     return request;
+  }
+
+ private:
+  // The first text of an answer.
+  static std::string digest_of(const std::string& texts) {
+    wire::TextHeader first{};
+    std::memcpy(&first, texts.data(), sizeof first);
+    EXPECT_EQ(first.key, wire::TextKey::kOrderDigest);
+    return texts.substr(sizeof first, first.bytes);
   }
 };
 

@@ -61,7 +61,7 @@ class Hanging : public ArraysTest {
       EXPECT_TRUE(swapped) << swapped.error().message();
     });
     await_batch(rank, 1);
-    sessions_->seek(*rank.connection, {.to = {.epoch = 0, .position = 0, .step = 0}, .serial = 1});
+    sessions_->seek(*rank.connection, {.turn = 2, .epoch = 0, .serial = 1});
     for (std::uint64_t step = 0; step < 3; ++step) REQUIRE(is_on_gpu(await_batch(rank, step)));
     for (std::uint64_t step = 1; step < kSteps; ++step)
       REQUIRE(is_on_gpu(await_batch(moved, step)) == (step >= 8));
@@ -91,10 +91,10 @@ class Hanging : public ArraysTest {
       sessions_->release(*comes.connection, batch.lease);
     };
     read(comes, 0, 3, false);
-    sessions_->seek(*comes.connection, {.to = {.epoch = 0, .position = 0, .step = 0}, .serial = 1});
+    sessions_->seek(*comes.connection, {.turn = 3, .epoch = 0, .serial = 1});
     comes.next<wire::ResetFrame>(wire::FrameType::kReset);
     read(comes, 0, 3, false);
-    REQUIRE(sessions_->jobs(self_).size() >= 2);
+    REQUIRE(sessions_->reports().jobs(self_).size() >= 2);
     sessions_->heartbeat();
     sessions_->tick();
     hang_up(comes);

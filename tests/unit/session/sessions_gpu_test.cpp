@@ -51,7 +51,7 @@ TEST_F(SessionsGpuTest, LoaderThatNamesNoGpuIsRefusedWithTheWaysOut) {
               AllOf(HasSubstr("pipeline 'g' delivers to GPUs, and this loader's batches cannot lie "
                               "there: it names none; open it with device=\"cuda\""),
                     HasSubstr("'on_unavailable: host' takes main memory")));
-  EXPECT_TRUE(sessions_->jobs(self_).empty());
+  EXPECT_TRUE(sessions_->reports().jobs(self_).empty());
 }
 
 TEST_F(SessionsGpuTest, LoaderThatNamesNoGpuMayBeLeftInMainMemory) {
@@ -92,36 +92,45 @@ TEST_F(SessionsGpuTest, LoaderReadsOnTheGpuThatItNames) {
   gpus_->await_no_user(1);
 }
 
-TEST_F(SessionsGpuTest, RankThatComesWhileASwapToItsGpuIsPreparedReadsThereFromThePointOn) {
+TEST_F(SessionsGpuTest, RankThatComesWhileASwapToItsGpuIsWrittenReadsThereFromThePointOn) {
   apply_arrays(kHost);
-  const Rank first = attach_to_j();
-  read(first, 0, 2, false);
-  const auto prepared = prepared_swaps(arrays(kOrFail), at(8));
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  hang_up(first);
-  const Rank second = attach_to_j("GPU-2");
-  const std::uint64_t from = second.any_batch().step;
-  sessions_->commit_swaps(*prepared);
-  ASSERT_LT(from, 8U);
-  wire::BatchFrame batch{};
-  for (std::uint64_t step = from + 1; step < kSteps; ++step) {
-    batch = second.any_batch();
-    EXPECT_EQ(is_on_gpu(batch), step >= 8) << "step " << step;
-    sessions_->release(*second.connection, batch.lease);
-  }
+  Wish wish{.pipeline = "g", .job = "j", .shard = 0, .num_shards = 2, .device = "GPU-1"};
+  const Rank first = attach(wish);
+  read(first, 0, 1, false);
+  Rank second;
+  const auto write = [&](const std::vector<store::StoredJob>&) {
+    wish.shard = 1;
+    wish.device = "GPU-2";
+    second = attach(wish);
+    second.next<wire::ProgressFrame>(wire::FrameType::kProgress);
+    return Status();
+  };
+  ASSERT_TRUE(swap_by(write, arrays(kOrFail), at(5)).ok());
+  read(second, 0, 5, false);
+  read(second, 5, kSteps / 2, true);
 }
 
-TEST_F(SessionsGpuTest, RankWithoutTheGpuThatAPreparedSwapNeedsIsRefused) {
+TEST_F(SessionsGpuTest, RankWithoutTheGpuThatASwapNeedsIsRefusedOnceThatIsWritten) {
   apply_arrays(kHost);
   JobRequest declared;
   declared.job = "j";
   declared.pipeline = "g";
   ASSERT_TRUE(service_->create_job(self_, declared, nullptr));
-  const auto prepared = prepared_swaps(arrays(kOrFail), at(8));
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  EXPECT_THAT(attach_to_j("GPU-9").refusal(), HasSubstr("cannot lie there: there is no GPU-9"));
-  sessions_->abort_swaps(*prepared);
-  read(attach_to_j("GPU-9"), 0, kSteps, false);
+  for (const bool written : {false, true}) {
+    Rank rank;
+    const auto write = [&](const std::vector<store::StoredJob>&) {
+      rank = attach_to_j("GPU-9");
+      rank.next<wire::ProgressFrame>(wire::FrameType::kProgress);
+      return written ? Status() : Status(Code::kUnavailable, "no disk");
+    };
+    EXPECT_EQ(swap_by(write, arrays(kOrFail), at(8)).ok(), written);
+    if (written) {
+      EXPECT_THAT(rank.refusal(), HasSubstr("cannot lie there: there is no GPU-9"));
+    } else {
+      read(rank, 0, 2, false);
+      hang_up(rank);
+    }
+  }
 }
 
 // The swap is planned for the ranks that were there then.
@@ -184,6 +193,16 @@ class FullGpuTest : public SessionsGpuTest {
     EXPECT_TRUE(all);
     return std::move(*all);
   }
+  static void await_waiting(const Rank& rank) {
+    std::string what;
+    rank.next<wire::ProgressFrame>(wire::FrameType::kProgress, &what);
+    EXPECT_THAT(what, HasSubstr("its GPU is full"));
+  }
+  void lose_patience(const Rank& rank) {
+    await_waiting(rank);
+    clock_.advance(std::chrono::seconds(3));
+    sessions_->tick();
+  }
 };
 
 TEST_F(FullGpuTest, AttachWaitsForMemoryThatIsJustBeingGivenBack) {
@@ -191,22 +210,38 @@ TEST_F(FullGpuTest, AttachWaitsForMemoryThatIsJustBeingGivenBack) {
     apply_arrays(delivery);
     auto all = fill();
     const Rank rank = attach_to_j();
-    std::string what;
-    rank.next<wire::ProgressFrame>(wire::FrameType::kProgress, &what);
-    EXPECT_THAT(what, HasSubstr("its GPU is full"));
+    await_waiting(rank);
     all.reset();
+    sessions_->tick();
     read(rank, 0, 4, true);
     hang_up(rank);
     gpus_->await_no_user(0);
   }
 }
 
+TEST_F(FullGpuTest, AttachWaitsForAConsumerThatIsJustLeaving) {
+  apply_arrays(kOrFail);
+  const Rank leaves = attach({.pipeline = "g", .job = "leaves", .device = "GPU-1"});
+  for (int held = 0; held < 2; ++held) ASSERT_TRUE(is_on_gpu(leaves.any_batch()));
+  gpus_->gpu(0).set_limit(gpus_->gpu(0).bytes());
+  job::ApplyRequest other = arrays(kOrFail, "other");
+  other.yaml += "seed: 3\n";  // it shares no batches
+  ASSERT_TRUE(service_->apply(self_, other, nullptr));
+  const Rank rank = attach({.pipeline = "other", .job = "j", .device = "GPU-1"});
+  await_waiting(rank);
+  hang_up(leaves);
+  read(rank, 0, 4, true);
+}
+
 TEST_F(FullGpuTest, AttachIsRefusedOrReadsMainMemoryWhereNothingIsGivenBack) {
   const auto all = fill();
   apply_arrays(kOrFail);
-  EXPECT_THAT(attach_to_j().refusal(), HasSubstr("3 slots of"));
+  const Rank refused = attach_to_j();
+  lose_patience(refused);
+  EXPECT_THAT(refused.refusal(), HasSubstr("3 slots of"));
   apply_arrays(kOrHost, "h");
   const Rank rank = attach({.pipeline = "h", .device = "GPU-1"});
+  lose_patience(rank);
   EXPECT_THAT(attach_answer(rank), HasSubstr("; this loader copies them to its GPU itself"));
   read(rank, 0, 4, false);
 }
@@ -234,7 +269,7 @@ TEST_F(SessionsGpuTest, SeekThatFindsTheGpuFullReadsMainMemory) {
   const std::array held = {rank.any_batch(), rank.any_batch()};
   EXPECT_TRUE(is_on_gpu(held[0]));
   gpus_->gpu(0).set_limit(gpus_->gpu(0).bytes());
-  sessions_->seek(*rank.connection, {.to = {.epoch = 0, .position = 0, .step = 0}, .serial = 1});
+  sessions_->seek(*rank.connection, {.turn = held.size(), .serial = 1});
   for (const wire::BatchFrame& batch : held) sessions_->release(*rank.connection, batch.lease);
   EXPECT_EQ(rank.next<wire::ResetFrame>(wire::FrameType::kReset).seek, 1U);
   read(rank, 0, 4, false);

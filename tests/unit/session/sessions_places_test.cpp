@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/session/sessions_fixture.h"
@@ -26,13 +27,13 @@ TEST_F(SessionsTest, RefusesACursorThatNoJobCanHave) {
 }
 
 TEST_F(SessionsTest, EndsAConsumerThatSeeksWhereNoJobCanBe) {
-  for (const delivery::StreamPosition to :
-       {delivery::StreamPosition{.epoch = 0, .position = 11, .step = 1},
-        delivery::StreamPosition{.epoch = 0, .position = 0, .step = kHuge},
-        delivery::StreamPosition{.epoch = kHuge, .position = 0, .step = 0}}) {
+  for (const delivery::SeekRequest& request :
+       {delivery::SeekRequest{.turn = 0, .epoch = kHuge, .serial = 1},
+        delivery::SeekRequest{.turn = kHuge, .epoch = 0, .serial = 1},
+        delivery::SeekRequest{.turn = 100, .skip = 1, .serial = 1}}) {
     const Rank consumer = attach({});
     consumer.batch();
-    sessions_->seek(*consumer.connection, {.to = to, .serial = 1});
+    sessions_->seek(*consumer.connection, request);
     EXPECT_THAT(consumer.refusal(), HasSubstr("seek"));
     EXPECT_TRUE(consumer.connection->ending());
   }
@@ -42,160 +43,135 @@ TEST_F(SessionsTest, AnswersASeekThatComesRightAfterTheAttach) {
   for (int i = 0; i < 50; ++i) {
     const Rank consumer = attach({});
     consumer.attached();
-    sessions_->seek(*consumer.connection,
-                    {.to = {.epoch = 3, .position = 0, .step = 0}, .serial = 1});
+    sessions_->seek(*consumer.connection, {.turn = 0, .epoch = 3, .serial = 1});
     EXPECT_EQ(consumer.next<wire::ResetFrame>(wire::FrameType::kReset).seek, 1U);
     hang_up(consumer);
   }
 }
 
 TEST_F(SessionsTest, DealsAnEpochOutToAllRanksWhenAResizedJobIsSoughtBack) {
-  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 4}));
-  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
-  Rank second = attach({.job = "j", .shard = 1});
-  second.attached();
-  second.batch();
-  second.passed = [&](const wire::BatchFrame& batch) {
-    sessions_->release(*second.connection, batch.lease);
-  };
-  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 1}));
-  const auto reset = second.next<wire::ResetFrame>(wire::FrameType::kReset);
-  EXPECT_EQ(reset.position, 2U);
-  EXPECT_EQ(reset.num_shards, 2);
-  EXPECT_FALSE(second.connection->ending());
-  const Rank first = attach({.job = "j", .shard = 0});
-  const wire::BatchFrame batch = first.batch();
-  EXPECT_EQ(batch.step, 1U);
-  EXPECT_EQ(batch.next_position, 6U);
+  ASSERT_TRUE(sessions_->operate().create_job(self_, declared(0)));
+  ASSERT_TRUE(sessions_->operate().seek_job(self_, {.job = "j"}, {0, 4}));
+  ASSERT_TRUE(sessions_->operate().resize_job(self_, {.job = "j"}, 2));
+  Loop second = open({.job = "j", .shard = 1});
+  step(second);
+  ASSERT_TRUE(sessions_->operate().seek_job(self_, {.job = "j"}, {0, 1}));
+  while (at(step(second)) != job::StepAt{0, 1}) {
+  }
+  EXPECT_EQ(second.wish.cursor->position, 8U) << "of two shards from the epoch's start on";
 }
 
-TEST_F(SessionsTest, DealsAnEpochOutToAllRanksThatComeWithACursorFromBeforeAResize) {
-  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 4}));
-  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
-  const Rank second =
-      attach({.job = "j",
-              .shard = 1,
-              .cursor = delivery::StreamPosition{.epoch = 0, .position = 2, .step = 1}});
-  const wire::BatchFrame batch = second.batch();
+TEST_F(SessionsTest, DealsTheRestOutToAllRanksThatComeWithAPlaceAlone) {
+  ASSERT_TRUE(sessions_->operate().create_job(self_, declared(0)));
+  ASSERT_TRUE(sessions_->operate().resize_job(self_, {.job = "j"}, 2));
+  Wish wish{.job = "j",
+            .shard = 1,
+            .cursor = delivery::StreamPosition{.epoch = 0, .position = 2, .step = 1}};
+  Loop second = open(wish);
+  EXPECT_EQ(second.wish.in_run.turn, 0U) << "the run begins";
+  const wire::BatchFrame batch = step(second);
   EXPECT_EQ(batch.step, 1U);
   EXPECT_EQ(batch.next_position, 6U);
-  EXPECT_FALSE(second.connection->ending());
+  wish.shard = 0;
+  Loop first = open(wish);
+  EXPECT_EQ(step(first).next_position, 6U);
 }
 
 TEST_F(SessionsTest, TakesBackARankThatWasAwayWhenTheJobWasResized) {
-  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 4}));
-  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
-  Wish wish{.job = "j",
-            .shard = 0,
-            .num_shards = 1,
-            .cursor = delivery::StreamPosition{.epoch = 0, .position = 6, .step = 3}};
-  EXPECT_THAT(attach(wish).refusal(), HasSubstr("has num_shards 2"));
-  wish.reconnect = true;
-  const Rank back = attach(wish);
-  EXPECT_EQ(back.attached().num_shards, 2);
-  // The step before the resize is still its own alone.
-  EXPECT_EQ(back.batch().next_position, 8U);
-}
-
-TEST_F(SessionsTest, HandsOutItsLastStepsToAShardThatWasAwayWhenItWasLeftOut) {
-  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
-  const Rank stays = attach({.job = "j", .shard = 0});
-  stays.attached();
-  const Rank away = attach({.job = "j", .shard = 1});
-  sessions_->release(*away.connection, away.batch().lease);
-  away.batch();
-  hang_up(away);
-  const auto resized = sessions_->resize_job(self_, {.job = "j"}, 1);
-  ASSERT_TRUE(resized);
-  Wish wish{.job = "j",
-            .shard = 1,
-            .cursor = delivery::StreamPosition{.epoch = 0, .position = 4, .step = 1}};
-  EXPECT_THAT(attach(wish).refusal(), HasSubstr("there is no shard 1"));
-  wish.reconnect = true;
-  Rank back = attach(wish);
-  job::StepAt last;
-  back.passed = [&](const wire::BatchFrame& batch) {
-    sessions_->release(*back.connection, batch.lease);
-    last = {batch.epoch, batch.step};
-  };
-  EXPECT_EQ(back.next<wire::ByeFrame>(wire::FrameType::kBye).reason, wire::ByeReason::kResized);
-  const job::StepAt behind{last.epoch, last.step + 1};
-  const job::StepAt from = resized->dealt_from;
-  EXPECT_TRUE(from == behind || from == (job::StepAt{last.epoch + 1, 0}));
+  ASSERT_TRUE(sessions_->operate().create_job(self_, declared(0)));
+  Loop loop = open({.job = "j", .shard = 0, .num_shards = 1});
+  read(loop, 1);
+  const Wish saved = loop.wish;
+  read(loop, 1);
+  kill(loop);
+  ASSERT_TRUE(sessions_->operate().resize_job(self_, {.job = "j"}, 2));
+  Wish elsewhere = loop.wish;
+  elsewhere.in_run.run = 17;
+  elsewhere.shard = 1;
+  Loop back = open(saved);
+  EXPECT_THAT(attach(elsewhere).refusal(), HasSubstr("has num_shards 2"));
+  EXPECT_EQ(step(back).next_position, 4U) << "the step before the resize is still its own alone";
 }
 
 TEST_F(SessionsTest, RefusesToSeekAJobToWhereItCannotBe) {
-  ASSERT_TRUE(sessions_->create_job(self_, declared(2)));
+  ASSERT_TRUE(sessions_->operate().create_job(self_, declared(2)));
   for (const job::StepAt to :
        {job::StepAt{0, 6}, job::StepAt{2, 0}, job::StepAt{kHuge, 0}, job::StepAt{0, kHuge}})
-    EXPECT_FALSE(sessions_->seek_job(self_, {.job = "j"}, to)) << to.epoch << ", " << to.step;
+    EXPECT_FALSE(sessions_->operate().seek_job(self_, {.job = "j"}, to))
+        << to.epoch << ", " << to.step;
 }
 
-TEST_F(SessionsTest, SurvivesAFreshRankBesideOneWhoseCursorIsFarBehindTheEpochsEnd) {
-  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  const Rank far =
-      attach({.job = "j",
-              .shard = 0,
-              .cursor = delivery::StreamPosition{.epoch = 0, .position = 6, .step = 1000}});
-  EXPECT_EQ(far.batch().step, 1000U);
-  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
-  const Rank fresh = attach({.job = "j", .shard = 1});
-  EXPECT_EQ(fresh.attached().num_shards, 2);
-  // Its own batches never come to step 1000: the new deal begins with an epoch to come.
-  EXPECT_GE(fresh.batch().epoch, 1U);
+TEST_F(SessionsTest, RefusesToResizeAJobWhoseRanksAreInDifferentPlaces) {
+  Loop far = open({.job = "j",
+                   .shard = 0,
+                   .num_shards = 2,
+                   .cursor = delivery::StreamPosition{.epoch = 0, .position = 6, .step = 1000}});
+  EXPECT_EQ(step(far).step, 1000U);
+  Loop fresh = open({.job = "j", .shard = 1});
+  EXPECT_EQ(step(fresh).step, 0U);
+  const auto refused = sessions_->operate().resize_job(self_, {.job = "j"}, 1);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(),
+              ::testing::AllOf(HasSubstr("cannot be resized: where this would begin, shard 0 "
+                                         "will be at epoch "),
+                               HasSubstr(" and shard 1 at epoch ")));
 }
 
 TEST_F(SessionsTest, ResizesAJobFromWhereItsRanksCursorsHaveIt) {
   declare_on_more();
-  const Rank first =
-      attach({.pipeline = "q",
-              .job = "j",
-              .shard = 0,
-              .cursor = delivery::StreamPosition{.epoch = 0, .position = 1, .step = 2}});
-  EXPECT_EQ(first.batch().next_position, 3U);
-  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
-  const auto reset = first.next<wire::ResetFrame>(wire::FrameType::kReset);
-  EXPECT_EQ(reset.epoch, 0U);
-  // Another rank begins where no rank has been yet: rows in odd places, as the first cursor had it.
-  const Rank second = attach({.pipeline = "q", .job = "j", .shard = 1});
-  const wire::AttachedFrame told = second.attached();
-  EXPECT_EQ(told.position, 1 + (told.step - 2) * 2);
+  Loop first = open({.pipeline = "q",
+                     .job = "j",
+                     .shard = 0,
+                     .cursor = delivery::StreamPosition{.epoch = 0, .position = 1, .step = 2}});
+  EXPECT_EQ(step(first).next_position, 3U);
+  ASSERT_TRUE(sessions_->operate().resize_job(self_, {.job = "j"}, 2));
+  Loop second{.rank = attach({.pipeline = "q", .job = "j", .shard = 1}), .wish = {}};
+  second.rank.next<wire::ProgressFrame>(wire::FrameType::kProgress);
+  while (sessions_->reports().jobs(self_).front().shards.at(1).session == 0) step(first);
+  take_up(second);
+  // Rows in odd places, as the first cursor had it.
+  EXPECT_EQ(second.wish.cursor->position, 1 + (second.wish.cursor->step - 2) * 2);
 }
 
 TEST_F(SessionsTest, ChangesAJobWhereItsRanksAreThoughItHadBeenStartedFurtherOn) {
-  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {50, 0}));
+  ASSERT_TRUE(sessions_->operate().create_job(self_, declared(0)));
+  ASSERT_TRUE(sessions_->operate().seek_job(self_, {.job = "j"}, {50, 0}));
   const Rank rank = attach(
       {.job = "j", .cursor = delivery::StreamPosition{.epoch = 3, .position = 2, .step = 1}});
   rank.batch();
-  const auto skipped = sessions_->skip_steps(self_, {.job = "j"}, 1);
+  const auto skipped = sessions_->operate().skip_steps(self_, {.job = "j"}, 1);
   ASSERT_TRUE(skipped);
   EXPECT_LT(skipped->dealt_from.epoch, 10U);
 }
 
-TEST_F(SessionsTest, LeavesTheSameOutForRanksThatGoBackHoweverFarTheyWere) {
+TEST_F(SessionsTest, LeavesOutForALoopThatGoesBackWhatTheJobLeavesOutAtThatTurn) {
   declare_on_more();
-  Wish wish{.pipeline = "q", .job = "j"};
-  Rank rank = attach(wish);
-  for (int step = 0; step < 4; ++step) sessions_->release(*rank.connection, rank.batch().lease);
-  const auto skipped = sessions_->skip_steps(self_, {.job = "j"}, 2);
+  Loop loop = open({.pipeline = "q", .job = "j"});
+  read(loop, 4);
+  const auto skipped = sessions_->operate().skip_steps(self_, {.job = "j"}, 2);
   ASSERT_TRUE(skipped);
-  const std::uint64_t from = skipped->dealt_from.step;
-  ASSERT_GT(from, 2U);
-  sessions_->seek(*rank.connection,
-                  {.to = {.epoch = 0, .position = (from - 1) * 2, .step = from - 1}, .serial = 1});
-  rank.passed = [&](const wire::BatchFrame& batch) {
-    sessions_->release(*rank.connection, batch.lease);
-  };
-  rank.next<wire::ResetFrame>(wire::FrameType::kReset);
-  while (rank.next<wire::ResetFrame>(wire::FrameType::kReset).seek != 1) {
+  const std::uint64_t turn = skipped->dealt_from.step;
+  go_to_epoch(loop, 0);
+  for (std::uint64_t number = 0; loop.wish.in_run.turn < turn; ++number)
+    EXPECT_EQ(step(loop).step, number);
+  EXPECT_EQ(step(loop).step, turn - 4 + 2);
+}
+
+TEST_F(SessionsTest, GoesOnInTheRunWhereARankComesAsTheLastOtherOneDies) {
+  Loop here = open({.job = "run", .shard = 0, .num_shards = 2});
+  Loop away = open({.job = "run", .shard = 1, .num_shards = 2});
+  const std::uint64_t run = here.wish.in_run.run;
+  EXPECT_EQ(away.wish.in_run.run, run);
+  read(away, 1);
+  kill(away);
+  for (int i = 0; i < 300 && !HasFailure(); ++i) {
+    read(here, 1);
+    away.rank = attach(away.wish);
+    kill(here);
+    take_up(away);
+    EXPECT_EQ(away.wish.in_run.run, run) << "in turn " << i;
+    std::swap(here, away);
   }
-  EXPECT_EQ(rank.batch().next_position, from * 2);
-  EXPECT_EQ(rank.batch().next_position, (from + 3) * 2);
 }
 
 }  // namespace

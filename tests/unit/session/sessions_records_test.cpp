@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "session/records.h"
+#include "session/job_records.h"
 #include "tests/unit/session/sessions_fixture.h"
 
 namespace spdld::session {
@@ -26,7 +26,7 @@ TEST_F(SessionsTest, GoesOnWithinAnEpochFromAPositionOfAnotherBatchSize) {
 }
 
 TEST_F(SessionsTest, TellsWhoStartsBehindTheLastEpochThatTheJobHasEnded) {
-  ASSERT_TRUE(sessions_->create_job(self_, declared(2)));
+  ASSERT_TRUE(sessions_->operate().create_job(self_, declared(2)));
   const Rank consumer = attach(
       {.job = "j", .cursor = delivery::StreamPosition{.epoch = 2, .position = 0, .step = 0}});
   const auto end = consumer.next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd);
@@ -53,34 +53,35 @@ TEST_F(SessionsTest, KeepsTheRunningRanksWhenARestartOfThemIsRefused) {
 }
 
 TEST_F(SessionsTest, TakesAResizedJobUpAfterARestart) {
-  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 4}));
-  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
+  ASSERT_TRUE(sessions_->operate().create_job(self_, declared(0)));
+  ASSERT_TRUE(sessions_->operate().seek_job(self_, {.job = "j"}, {0, 4}));
+  ASSERT_TRUE(sessions_->operate().resize_job(self_, {.job = "j"}, 2));
   stop();
   start();
   apply(yaml("p", "drop"));
-  ASSERT_TRUE(sessions_->restore([](const std::string&) {}).ok());
+  ASSERT_TRUE(sessions_->records().restore([](const std::string&) {}).ok());
   EXPECT_EQ(attach({.job = "j", .shard = 1}).attached().num_shards, 2);
 }
 
 TEST_F(SessionsTest, RefusesTheRanksOfAJobWhoseDatasetHasShrunkBelowItUntilItIsDeleted) {
-  ASSERT_TRUE(sessions_->create_job(self_, declared(0)));
-  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 4}));
-  ASSERT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 2));
+  ASSERT_TRUE(sessions_->operate().create_job(self_, declared(0)));
+  ASSERT_TRUE(sessions_->operate().seek_job(self_, {.job = "j"}, {0, 4}));
+  ASSERT_TRUE(sessions_->operate().resize_job(self_, {.job = "j"}, 2));
   stop();
   for (int i = 4; i < 10; ++i) files_.remove("data/" + std::to_string(i) + ".bin");
   start();
   apply(yaml("p", "drop"));
   std::string warning;
-  ASSERT_TRUE(sessions_->restore([&](std::string text) { warning = std::move(text); }).ok());
+  ASSERT_TRUE(
+      sessions_->records().restore([&](std::string text) { warning = std::move(text); }).ok());
   EXPECT_THAT(warning, HasSubstr("job 'j' on pipeline 'p' cannot go on"));
-  EXPECT_TRUE(sessions_->jobs(self_).empty());
+  EXPECT_TRUE(sessions_->reports().jobs(self_).empty());
   EXPECT_THAT(attach({.job = "j"}).refusal(), HasSubstr("bring the dataset back"));
-  ASSERT_TRUE(sessions_->delete_job(self_, {.job = "j"}));
+  ASSERT_TRUE(sessions_->operate().delete_job(self_, {.job = "j"}));
   EXPECT_EQ(attach({.job = "j"}).attached().items, 4U);
 }
 
-TEST_F(SessionsTest, GoesOnWithAJobsHistoryInAnotherWorldAndWithAnotherBatchSize) {
+TEST_F(SessionsTest, GoesOnWithAJobsLastVersionInAnotherWorldAndWithAnotherBatchSize) {
   const auto with_limit = [&](const std::string& kib) {
     std::string text = yaml("p", "drop");
     text.replace(text.find("4KiB"), 4, kib);
@@ -108,7 +109,7 @@ TEST_F(SessionsTest, GoesOnWithAJobsHistoryInAnotherWorldAndWithAnotherBatchSize
     return version;
   };
   EXPECT_EQ(goes_on_with({.epoch = 40, .position = 4, .step = 1}, 3), 2U);
-  EXPECT_EQ(goes_on_with({.epoch = 39, .position = 2, .step = 1}, 3), 1U);
+  EXPECT_EQ(goes_on_with({.epoch = 39, .position = 2, .step = 1}, 3), 2U);
   EXPECT_EQ(goes_on_with({.epoch = 50, .position = 0, .step = 0}, 2), 2U);
   wish.cursor.reset();
   EXPECT_EQ(attach(wish).attached().pipeline_version, 3U) << "a fresh run is another one";
@@ -117,26 +118,29 @@ TEST_F(SessionsTest, GoesOnWithAJobsHistoryInAnotherWorldAndWithAnotherBatchSize
 TEST_F(SessionsTest, HasARunOnDiskBeforeItsFirstBatchGoesOut) {
   const job::JobKey key{.uid = self_.uid, .job = "j", .pipeline = "p"};
   const auto on_disk = [&] { return store_->job(key)->value(); };
+  const auto shards_on_disk = [&] {
+    return job::Schedule::restored(on_disk().schedule)->shards(job::kNoTurn);
+  };
   Wish wish{.job = "j", .shard = 0, .num_shards = 2};
   const Rank of_two = attach(wish);
   of_two.batch();
-  EXPECT_EQ(on_disk().cuts.back().num_shards, 2U);
+  EXPECT_EQ(shards_on_disk(), 2U);
   hang_up(of_two);
   wish.num_shards = 1;
   wish.cursor = delivery::StreamPosition{.epoch = 0, .position = 4, .step = 1};
   const Rank alone = attach(wish);
   alone.batch();
-  EXPECT_EQ(on_disk().cuts.back().num_shards, 1U);
+  EXPECT_EQ(shards_on_disk(), 1U);
   hang_up(alone);
   wish = {.job = "j", .shard = 0, .num_shards = 3};
   const Rank fresh = attach(wish);
   fresh.batch();
-  EXPECT_EQ(on_disk().cuts.back().num_shards, 3U);
-  EXPECT_EQ((*store_->position(key))->at, job::StepAt());
+  EXPECT_EQ(shards_on_disk(), 3U);
+  EXPECT_EQ((*store_->position(key))->cursor.at, job::StepAt());
   // What the earlier ones left behind, and was not on disk by then, is not written over it.
-  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {30, 0}));
-  sessions_->keep();
-  EXPECT_EQ(on_disk().cuts.back().num_shards, 3U);
+  ASSERT_TRUE(sessions_->operate().seek_job(self_, {.job = "j"}, {30, 0}));
+  sessions_->keeper().keep();
+  EXPECT_EQ(shards_on_disk(), 3U);
   EXPECT_EQ(on_disk().start, (job::StepAt{30, 0}));
 }
 
@@ -151,7 +155,7 @@ TEST_F(SessionsTest, GoesOnInAnotherWorldThatHasNoSuchStepAsItWasSentTo) {
   Wish wish{.job = "j", .shard = 0, .num_shards = 1};
   const Rank alone = attach(wish);
   alone.batch();
-  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {7, 4}));
+  ASSERT_TRUE(sessions_->operate().seek_job(self_, {.job = "j"}, {7, 4}));
   hang_up(alone);
   wish.num_shards = 2;  // of which each has two steps
   wish.cursor = delivery::StreamPosition{.epoch = 0, .position = 2, .step = 1};
@@ -180,7 +184,7 @@ TEST_F(SessionsTest, LeavesShardsToOtherNodesThatNobodyHasComeFor) {
   const auto ledger = [&] {
     sessions_->tick();
     std::this_thread::yield();
-    return sessions_->job(self_, {.job = "j"})->ledger;
+    return sessions_->reports().job(self_, {.job = "j"})->ledger;
   };
   while (ledger().kept_unix_ms == 0) {
   }
@@ -195,7 +199,7 @@ TEST_F(SessionsTest, BeginsWithTheOthersThoughTheLedgerHasMovedOnSinceTheyBegan)
   const auto ledger = [&] {
     sessions_->tick();
     std::this_thread::yield();
-    return sessions_->job(self_, {.job = "j"})->ledger;
+    return sessions_->reports().job(self_, {.job = "j"})->ledger;
   };
   {
     const Rank first = attach(wish);
@@ -218,6 +222,31 @@ TEST_F(SessionsTest, BeginsWithTheOthersThoughTheLedgerHasMovedOnSinceTheyBegan)
   EXPECT_EQ(attach(wish).attached().step, 1U);
 }
 
+TEST_F(SessionsTest, BeginsByALedgerThatIsNotOnDiskWhereItsReplicaBegan) {
+  const auto replica = [](std::uint32_t number, bool from_ledger) {
+    return Wish{.job = "j",
+                .shard = 0,
+                .num_shards = 1,
+                .from_ledger = from_ledger,
+                .replicas = 2,
+                .replica = number};
+  };
+  Loop first = open(replica(0, false));
+  Loop second = open(replica(1, false));
+  read(first, 1);
+  read(second, 1);
+  kill(first);
+  kill(second);
+  first = open(replica(0, true));
+  EXPECT_EQ(first.wish.cursor->step, 1U);
+  kill(first);
+  Wish by_cursor = first.wish;
+  by_cursor.from_ledger = false;
+  first = open(by_cursor);
+  second = open(replica(1, true));
+  EXPECT_EQ(second.wish.cursor->step, 1U);
+}
+
 TEST_F(SessionsTest, BeginsANewRunByTheLedgerThoughADaemonWasKilledUnderTheLastOne) {
   Wish wish{.job = "j", .shard = 0, .num_shards = 2};
   const Rank first = attach(wish);
@@ -233,7 +262,8 @@ TEST_F(SessionsTest, BeginsANewRunByTheLedgerThoughADaemonWasKilledUnderTheLastO
   EXPECT_EQ(attach(wish).attached().step, 1U);
   wish.shard = 0;
   EXPECT_EQ(attach(wish).attached().step, 1U);
-  EXPECT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {0, 0})) << "nobody is yet to come back";
+  EXPECT_TRUE(sessions_->operate().seek_job(self_, {.job = "j"}, {0, 0}))
+      << "nobody is yet to come back";
 }
 
 TEST_F(SessionsTest, RefusesToGoOnByALedgerOfAnotherOrder) {
@@ -251,7 +281,7 @@ TEST_F(SessionsTest, RefusesToGoOnByALedgerOfAnotherOrder) {
   files_.file("data/another.bin", "bytes");
   start();
   apply(yaml("p", "drop"));
-  EXPECT_THAT(attach(wish).refusal(), HasSubstr("cannot go on where it was"));
+  EXPECT_THAT(attach(wish).refusal(), HasSubstr("its record is of 10 items"));
 }
 
 TEST_F(SessionsTest, GoesBackBeforeWhereTheLedgerHadItInAnotherWorld) {
@@ -261,24 +291,15 @@ TEST_F(SessionsTest, GoesBackBeforeWhereTheLedgerHadItInAnotherWorld) {
   hang_up(alone);
   wish.from_ledger = true;
   wish.num_shards = 2;  // of which each has two steps: less than were read
-  const Rank first = attach(wish);
-  ASSERT_EQ(first.attached().step, 4U);
-  sessions_->seek(*first.connection, {.to = {}, .serial = 1});
-  first.next<wire::ResetFrame>(wire::FrameType::kReset);
-  stop();
-  start();
-  apply(yaml("p", "drop"));
-  wish.from_ledger = false;
-  wish.reconnect = true;
-  wish.cursor = delivery::StreamPosition{.epoch = 0, .position = 4, .step = 1};
-  const Rank again = attach(wish);
-  const auto next = [&] {
-    const wire::BatchFrame batch = again.batch();
-    sessions_->release(*again.connection, batch.lease);
-    return job::StepAt{batch.epoch, batch.step};
-  };
-  EXPECT_EQ(next(), (job::StepAt{0, 1}));
-  EXPECT_EQ(next(), (job::StepAt{1, 0}));
+  Loop first = open(wish);
+  ASSERT_EQ(first.wish.cursor->step, 4U);
+  go_to_epoch(first, 0);
+  EXPECT_EQ(at(step(first)), (job::StepAt{0, 0}));
+  die_and_start();
+  first.wish.from_ledger = false;
+  Loop again = reconnect(first);
+  EXPECT_EQ(at(step(again)), (job::StepAt{0, 1}));
+  EXPECT_EQ(at(step(again)), (job::StepAt{1, 0}));
 }
 
 TEST_F(SessionsTest, KeepsOtherJobsThoughTheRecordOfOneCannotBeWritten) {
@@ -294,9 +315,9 @@ TEST_F(SessionsTest, KeepsOtherJobsThoughTheRecordOfOneCannotBeWritten) {
   sessions_->stop();  // after what the tick has begun
   EXPECT_TRUE(store_->job({.uid = self_.uid, .job = "j", .pipeline = "p"})->has_value());
   EXPECT_FALSE(store_->job({.uid = self_.uid, .job = "odd", .pipeline = "own"})->has_value());
-  EXPECT_EQ(store_->position({.uid = self_.uid, .job = "j", .pipeline = "p"})->value().at,
+  EXPECT_EQ(store_->position({.uid = self_.uid, .job = "j", .pipeline = "p"})->value().cursor.at,
             (job::StepAt{0, 1}));
-  EXPECT_TRUE(sessions_->warnings().empty());
+  EXPECT_TRUE(sessions_->keeper().warnings().empty());
 }
 
 TEST_F(SessionsTest, WaitsForAShardThatHasNotComeBackThroughASecondDeathOfTheDaemon) {
@@ -310,12 +331,12 @@ TEST_F(SessionsTest, WaitsForAShardThatHasNotComeBackThroughASecondDeathOfTheDae
   for (int death = 0; death < 3; ++death) {
     die_and_start();
     attach(wish).batch();
-    const auto resized = sessions_->resize_job(self_, {.job = "j"}, 1);
+    const auto resized = sessions_->operate().resize_job(self_, {.job = "j"}, 1);
     ASSERT_FALSE(resized);
     EXPECT_THAT(resized.error().message(), HasSubstr("shard 1 was read when the daemon stopped"));
   }
   clock_.advance(std::chrono::seconds(61));
-  EXPECT_TRUE(sessions_->resize_job(self_, {.job = "j"}, 1));
+  EXPECT_TRUE(sessions_->operate().resize_job(self_, {.job = "j"}, 1));
 }
 
 TEST_F(SessionsTest, WaitsForEachReplicaThatWasThereWhenTheDaemonStopped) {
@@ -328,14 +349,14 @@ TEST_F(SessionsTest, WaitsForEachReplicaThatWasThereWhenTheDaemonStopped) {
   wish.cursor = delivery::StreamPosition{};
   const Rank back = attach(wish);
   back.attached();
-  const auto sought = sessions_->seek_job(self_, {.job = "j"}, {1, 0});
+  const auto sought = sessions_->operate().seek_job(self_, {.job = "j"}, {1, 0});
   ASSERT_FALSE(sought);
   EXPECT_THAT(sought.error().message(),
               HasSubstr("replica 0 of shard 0 was read when the daemon stopped"));
   wish.replica = 0;
   const Rank other = attach(wish);
   other.attached();
-  EXPECT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {1, 0}));
+  EXPECT_TRUE(sessions_->operate().seek_job(self_, {.job = "j"}, {1, 0}));
 }
 
 TEST_F(SessionsTest, IsTheSameJobForAFreshRankWhenTheOnlyOneThatWasBackHasDied) {
@@ -348,7 +369,7 @@ TEST_F(SessionsTest, IsTheSameJobForAFreshRankWhenTheOnlyOneThatWasBackHasDied) 
   back.attached();
   hang_up(back);
   attach(wish).attached();
-  const auto resized = sessions_->resize_job(self_, {.job = "j"}, 1);
+  const auto resized = sessions_->operate().resize_job(self_, {.job = "j"}, 1);
   ASSERT_FALSE(resized);
   EXPECT_THAT(resized.error().message(), HasSubstr("shard 0 was read when the daemon stopped"));
 }
@@ -356,9 +377,10 @@ TEST_F(SessionsTest, IsTheSameJobForAFreshRankWhenTheOnlyOneThatWasBackHasDied) 
 TEST_F(SessionsTest, KeepsAJobsLimitsWhenItsRanksAreStartedAgain) {
   const Rank older = attach({.job = "j", .shard = 0, .num_shards = 1});
   older.attached();
-  ASSERT_TRUE(sessions_->limit_job(self_, {.job = "j"}, {.weight = 3, .cpus = 2, .bytes = {}}));
+  ASSERT_TRUE(
+      sessions_->operate().limit_job(self_, {.job = "j"}, {.weight = 3, .cpus = 2, .bytes = {}}));
   attach({.job = "j", .shard = 0, .num_shards = 2, .incarnation = 1}).attached();
-  const auto job = sessions_->job(self_, {.job = "j"});
+  const auto job = sessions_->reports().job(self_, {.job = "j"});
   EXPECT_EQ(job->num_shards, 2U);
   EXPECT_EQ(job->limits.weight, 3);
   EXPECT_EQ(job->limits.cpus, 2U);
@@ -387,7 +409,7 @@ TEST_F(SessionsTest, ForgetsTheLedgerOfAnEarlierRunOnceAnotherOneHasBegun) {
   hang_up(rank);
   const Rank another = attach(wish);
   EXPECT_EQ(another.attached().step, 0U);
-  EXPECT_EQ(sessions_->job(self_, {.job = "j"})->ledger.at, job::StepAt{});
+  EXPECT_EQ(sessions_->reports().job(self_, {.job = "j"})->ledger.at, job::StepAt{});
   hang_up(another);
   wish.from_ledger = true;
   EXPECT_EQ(attach(wish).attached().step, 0U);
@@ -404,30 +426,12 @@ TEST_F(SessionsTest, GoesOnInASmallerWorldWithBatchesThatTheLargerOneCouldNotHav
   EXPECT_EQ(attach(wish).attached().batch_size, 4U);
 }
 
-TEST_F(SessionsTest, LeavesOutWhatItWasToldToThoughAllItsRanksAreStartedAgainBefore) {
-  declare_on_more();
-  Wish wish{.pipeline = "q", .job = "j"};
-  const Rank rank = attach(wish);
-  sessions_->release(*rank.connection, rank.batch().lease);
-  rank.batch();
-  const auto skipped = sessions_->skip_steps(self_, {.job = "j"}, 2);
-  ASSERT_TRUE(skipped);
-  const std::uint64_t from = skipped->dealt_from.step;
-  hang_up(rank);
-  wish.cursor = {.epoch = 0, .position = 2, .step = 1};
-  const Rank again = attach(wish);
-  for (std::uint64_t step = 1; step <= from; ++step) {
-    const wire::BatchFrame batch = again.batch();
-    EXPECT_EQ(batch.step, step);
-    EXPECT_EQ(batch.next_position, (step + 1 + (step == from ? 2 : 0)) * 2);
-    sessions_->release(*again.connection, batch.lease);
-  }
-}
-
 TEST_F(SessionsTest, ForgetsRecordsOfEndedJobsThatAreOlderThanItRetainsThem) {
-  const auto record = [](const std::string& name, bool is_declared, std::uint64_t kept) {
-    store::StoredJob job;
-    job.key = {.uid = getuid(), .job = name, .pipeline = "p"};
+  ASSERT_TRUE(sessions_->operate().create_job(self_, declared(0)));
+  const auto made = *store_->job({.uid = self_.uid, .job = "j", .pipeline = "p"});
+  const auto record = [&](const std::string& name, bool is_declared, std::uint64_t kept) {
+    store::StoredJob job = *made;
+    job.key.job = name;
     job.declared = is_declared;
     job.kept_unix_ms = kept;
     return job;
@@ -441,8 +445,7 @@ TEST_F(SessionsTest, ForgetsRecordsOfEndedJobsThatAreOlderThanItRetainsThem) {
                   .ok());
   ASSERT_TRUE(store_
                   ->put_jobs({}, {{.key = record("old", false, 0).key,
-                                   .at = {1, 1},
-                                   .position = 2,
+                                   .cursor = {.order = {}, .at = {1, 1}, .position = 2},
                                    .kept_unix_ms = now - week - 1000}})
                   .ok());
   sessions_->tick();

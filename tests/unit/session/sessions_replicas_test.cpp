@@ -30,16 +30,18 @@ class ReplicasTest : public SessionsTest {
             .credits = kCredits};
   }
   // Attached again by the process that holds batches from `step` on.
-  static Wish back(std::uint32_t replica, std::uint64_t step) {
+  static Wish back(std::uint32_t replica, std::uint64_t step, std::uint64_t run) {
     Wish wish = ReplicasTest::wish(replica);
     wish.reconnect = true;
     wish.cursor = delivery::StreamPosition{.epoch = 0, .position = step * 2, .step = step};
+    wish.in_run = {.run = run, .branch = 0, .turn = step};
     return wish;
   }
 };
 
 TEST_F(ReplicasTest, ThatReconnectDoNotWaitForSlotsWhichTheirProcessesMayStillRead) {
   std::array<Rank, kReplicas> ranks{attach(wish(0)), attach(wish(1))};
+  const std::uint64_t run = ranks[0].attached().run;
   std::array<std::deque<wire::BatchFrame>, kReplicas> held;
   const auto read = [&](std::uint32_t replica) { held[replica].push_back(ranks[replica].batch()); };
   for (std::uint32_t batch = 0; batch < kCredits; ++batch) {
@@ -54,7 +56,7 @@ TEST_F(ReplicasTest, ThatReconnectDoNotWaitForSlotsWhichTheirProcessesMayStillRe
   }
   for (const std::uint32_t replica : {0U, 1U}) {
     sessions_->closed(*ranks[replica].connection, delivery::CloseCause::kHangUp);
-    ranks[replica] = attach(back(replica, held[replica].front().step));
+    ranks[replica] = attach(back(replica, held[replica].front().step, run));
     EXPECT_EQ(ranks[replica].attached().step, held[replica].front().step);
   }
   for (std::uint64_t step = 0; step < 20; ++step) {

@@ -227,7 +227,7 @@ TEST_F(SharesTest, CountsPipelinesOfLoadersOnlyOnceTheyAreApplied) {
   EXPECT_EQ(other().pipelines.used, 0U);
   stop();
   start();
-  service_->restore({});
+  service_->restore();
   EXPECT_EQ(other().pipelines.used, 0U) << "a restart knows who brought them";
   ASSERT_TRUE(apply_for(kOther, "a"));
   ASSERT_TRUE(apply_for(kOther, "b"));
@@ -251,7 +251,7 @@ TEST_F(SharesTest, LetsAPipelineOfALoaderGiveWayOnceNoJobRunsIt) {
   const job::Caller other{{.uid = kOther}, 0};
   EXPECT_FALSE(service_->pipeline(other, "b"));
   EXPECT_TRUE(service_->pipeline(other, "a"));
-  sessions_->keep();
+  sessions_->keeper().keep();
   EXPECT_EQ(store_->pipelines()->size(), 3U) << "with that of the fixture";
 }
 
@@ -261,7 +261,7 @@ TEST_F(SharesTest, KeepsPipelinesThatWereAppliedBeforeTheLimitWasLowered) {
   stop();
   pipelines_per_user_ = 1;
   start();
-  service_->restore({});
+  service_->restore();
   EXPECT_EQ(other().pipelines.used, 2U);
   EXPECT_TRUE(apply_for(kOther, "b"));
   EXPECT_FALSE(apply_for(kOther, "c"));
@@ -295,7 +295,7 @@ TEST_F(SharesTest, ForgetsJobsThatEndedFirstBeyondWhatOneUserMayHave) {
     const Rank rank = attach_for(kOther, job);
     rank.attached();
     hang_up(rank);
-    sessions_->keep();
+    sessions_->keeper().keep();
   }
   const auto known = [&](uid_t uid) {
     const auto ended = store_->ended_jobs(uid);
@@ -309,7 +309,7 @@ TEST_F(SharesTest, ForgetsJobsThatEndedFirstBeyondWhatOneUserMayHave) {
     rank.attached();
     hang_up(rank);
   }
-  sessions_->keep();
+  sessions_->keeper().keep();
   EXPECT_EQ(known(self_.uid).size(), 3U) << "trusted users are not bound";
 }
 
@@ -320,7 +320,7 @@ TEST_F(SharesTest, LetsRanksBackToTheJobThatTheyHadWhenTheDaemonDied) {
   stop();
   jobs_per_user_ = 1;
   start();
-  service_->restore({});
+  service_->restore();
   EXPECT_EQ(other().jobs.used, 1U);
   Rank rank = connect(kOther);
   delivery::AttachRequest request;

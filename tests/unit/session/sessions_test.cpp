@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 TEST_F(SessionsTest, LeavesNoJobBehindWhoseFirstRankWasRefused) {
   EXPECT_THAT(attach({.job = "j", .shard = 3}).refusal(), HasSubstr("there is no shard 3"));
-  EXPECT_TRUE(sessions_->jobs(self_).empty());
+  EXPECT_TRUE(sessions_->reports().jobs(self_).empty());
   EXPECT_EQ(attach({.job = "j", .shard = 3, .num_shards = 4}).attached().num_shards, 4);
 }
 
@@ -31,9 +31,9 @@ TEST_F(SessionsTest, TellsHowFastRowsAreHandedOut) {
   const Rank consumer = attach({.job = "j", .credits = 2});
   const std::array<wire::BatchFrame, 2> held = {consumer.batch(), consumer.batch()};
   sessions_->tick();
-  EXPECT_EQ(sessions_->jobs(self_).at(0).rows, 4U);
-  EXPECT_FALSE(sessions_->jobs(self_).at(0).rows_per_s) << "one look tells no rate";
-  EXPECT_FALSE(sessions_->totals().rows_per_s);
+  EXPECT_EQ(sessions_->reports().jobs(self_).at(0).rows, 4U);
+  EXPECT_FALSE(sessions_->reports().jobs(self_).at(0).rows_per_s) << "one look tells no rate";
+  EXPECT_FALSE(sessions_->reports().totals().rows_per_s);
 
   for (const wire::BatchFrame& batch : held) sessions_->release(*consumer.connection, batch.lease);
   consumer.batch();
@@ -45,18 +45,18 @@ TEST_F(SessionsTest, TellsHowFastRowsAreHandedOut) {
   const auto in_all = [&](const std::optional<double>& per_s) {
     return std::round(per_s.value_or(-1) * std::chrono::seconds(kLong).count());
   };
-  EXPECT_EQ(in_all(sessions_->jobs(self_).at(0).rows_per_s), 4);
-  EXPECT_EQ(in_all(sessions_->sessions(self_).at(0).rows_per_s), 4);
-  EXPECT_EQ(in_all(sessions_->totals().rows_per_s), 4);
-  EXPECT_EQ(in_all(sessions_->totals().batches_per_s), 2);
-  for (const job::StageView& stage : sessions_->stages(self_)) {
+  EXPECT_EQ(in_all(sessions_->reports().jobs(self_).at(0).rows_per_s), 4);
+  EXPECT_EQ(in_all(sessions_->reports().sessions(self_).at(0).rows_per_s), 4);
+  EXPECT_EQ(in_all(sessions_->reports().totals().rows_per_s), 4);
+  EXPECT_EQ(in_all(sessions_->reports().totals().batches_per_s), 2);
+  for (const job::StageView& stage : sessions_->reports().stages(self_)) {
     EXPECT_TRUE(stage.rows_per_s) << stage.stage;
     EXPECT_GE(stage.busy_share.value_or(-1), 0) << stage.stage;
     EXPECT_LE(stage.busy_share.value_or(2), 1) << stage.stage;
   }
 
   sessions_->detach(*consumer.connection);
-  const std::vector<store::StoredEnd> ended = sessions_->ended(self_);
+  const std::vector<store::StoredEnd> ended = sessions_->reports().ended(self_);
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_EQ(ended[0].view.rows, 8U);
   EXPECT_FALSE(ended[0].view.rows_per_s);
@@ -115,7 +115,7 @@ TEST_F(SessionsTest, ShowsWhatAConsumerSaysOfItself) {
   sessions_->attach(consumer.connection, std::move(request));
   consumer.attached();
   sessions_->waited(*consumer.connection, {.waited = std::chrono::milliseconds(1500), .waits = 2});
-  const auto sessions = sessions_->sessions(self_);
+  const auto sessions = sessions_->reports().sessions(self_);
   ASSERT_EQ(sessions.size(), 1u);
   EXPECT_EQ(sessions[0].command.substr(0, 16), "python train.pyx");
   EXPECT_EQ(sessions[0].command.size(), 512u);
@@ -162,12 +162,12 @@ TEST_F(SessionsTest, RefusesMoreConsumersOfAJobThanItCouldList) {
   request.replicas = 64;
   request.pipeline = "padded";
   apply(yaml("padded", "pad"));
-  const auto made = sessions_->create_job(self_, request);
+  const auto made = sessions_->operate().create_job(self_, request);
   ASSERT_FALSE(made);
   EXPECT_THAT(made.error().message(), HasSubstr("70400 consumers"));
   request.num_shards = 1000;
-  ASSERT_TRUE(sessions_->create_job(self_, request));
-  EXPECT_FALSE(sessions_->resize_job(self_, {.job = "j", .pipelines = {"padded"}}, 1100));
+  ASSERT_TRUE(sessions_->operate().create_job(self_, request));
+  EXPECT_FALSE(sessions_->operate().resize_job(self_, {.job = "j", .pipelines = {"padded"}}, 1100));
   EXPECT_THAT(
       attach({.pipeline = "padded", .job = "k", .shard = 0, .num_shards = 65536, .replicas = 2})
           .refusal(),

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/unit/session/session_layer.h"
+#include "tests/unit/session/sessions_fixture.h"
 
 namespace spdld::session {
 namespace {
@@ -18,30 +18,23 @@ namespace {
 using ::testing::HasSubstr;
 
 // One job on a pipeline of forty small files in batches of two: twenty steps.
-class SwapTest : public SessionLayer {
+class SwapTest : public SessionsTest {
  protected:
   void SetUp() override {
-    for (int i = 0; i < 40; ++i) files_.file("data/" + std::to_string(i) + ".bin", "bytes");
-    files_.file("fewer/0.bin", "bytes");
-    start();
-    const auto applied = service_->apply(self_, request(4), nullptr);
-    ASSERT_TRUE(applied) << applied.error().message();
-  }
-  void start() {
-    SessionLayer::start();
-    service_->restore({});
+    for (int i = 10; i < 40; ++i) files_.file("data/" + std::to_string(i) + ".bin", "bytes");
+    SessionsTest::SetUp();
   }
   void restart() {
     stop();
     start();
+    service_->restore();
   }
 
   // Versions differ in what a row may take, which nothing that a rank sees does.
-  job::ApplyRequest request(int max_kib, const std::string& data = "data") const {
+  job::ApplyRequest request(int max_kib) const {
     job::ApplyRequest request;
-    request.yaml = "pipeline: p\nsource:\n  files: {root: " + files_.path(data) +
-                   ", pattern: \"*.bin\", label: none}\nstages:\n  - fetch\n" +
-                   "batch: {size: 2, max_bytes: " + std::to_string(max_kib) + "KiB, last: drop}\n";
+    request.yaml = yaml("p", "drop");
+    request.yaml.replace(request.yaml.find("4KiB"), 4, std::to_string(max_kib) + "KiB");
     request.file = "-";
     return request;
   }
@@ -50,6 +43,12 @@ class SwapTest : public SessionLayer {
     job::ApplyRequest request = this->request(4);
     request.yaml.replace(request.yaml.find("4KiB"), 4, "\"${limit}\"");
     request.yaml += "vars: {limit: 4KiB, note: " + note + "}\n";
+    return request;
+  }
+  // Another order: it can change at an epoch's start only.
+  job::ApplyRequest shuffled() const {
+    job::ApplyRequest request = this->request(4);
+    request.yaml += "shuffle: global\n";
     return request;
   }
   void declare(const std::string& name = "j", std::uint32_t num_shards = 1) {
@@ -61,27 +60,16 @@ class SwapTest : public SessionLayer {
   }
   // Beside the store, on its file.
   void run_sql(const char* statement) {
-    const MutexLock nobody_writes(sessions_->records());
+    const MutexLock nobody_writes(sessions_->table().records());
     sqlite3* db = nullptr;
     ASSERT_EQ(sqlite3_open(files_.path("state/spdld.sqlite").c_str(), &db), SQLITE_OK);
     EXPECT_EQ(sqlite3_exec(db, statement, nullptr, nullptr, nullptr), SQLITE_OK);
     sqlite3_close(db);
   }
-  Rank attach(std::optional<delivery::StreamPosition> cursor = {}, std::uint32_t incarnation = 0) {
-    Rank rank = connect();
-    delivery::AttachRequest request;
-    request.pipeline = "p";
-    request.job = "j";
-    request.credits = 2;
-    request.incarnation = incarnation;
-    if (cursor) {
-      request.reconnect = true;
-      request.start = wire::StartMode::kCursor;
-      request.cursor = *cursor;
-    }
-    sessions_->attach(rank.connection, std::move(request));
-    return rank;
+  static Wish wish(std::optional<std::uint32_t> shard = {}) {
+    return {.job = "j", .shard = shard, .credits = 2};
   }
+  Rank attach() { return SessionsTest::attach(wish()); }
   // Reads and gives back up to the batch of this step.
   void read_up_to(const Rank& rank, std::uint64_t step) {
     while (true) {
@@ -92,15 +80,19 @@ class SwapTest : public SessionLayer {
       if (batch.step == step) return;
     }
   }
-  // What a rank is told that could have a batch and gets none.
+  // Reads all that it is sent before this turn.
+  void read_before(Loop& loop, job::Turn turn) {
+    while (loop.wish.in_run.turn < turn && !HasFailure()) step(loop);
+  }
+  // A rank that could have a batch and gets none is told this.
   std::string why_it_waits(const Rank& rank) {
     std::string text;
     sessions_->heartbeat();
     rank.next<wire::ProgressFrame>(wire::FrameType::kProgress, &text);
     return text;
   }
-  Result<std::vector<PlannedSwap>> prepare(job::StepAt step, int max_kib = 8) {
-    return prepared_swaps(request(max_kib), to_step(step));
+  std::uint32_t next_version(const Rank& rank) {
+    return rank.next<wire::SchemaFrame>(wire::FrameType::kSchema).pipeline_version;
   }
   void swap_to_batches_of_four(job::StepAt step) {
     job::ApplyRequest larger = request(4);
@@ -112,98 +104,165 @@ class SwapTest : public SessionLayer {
   static SwapRequest to_step(job::StepAt step) {
     return {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = step}};
   }
+  static SwapRequest now() { return {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}; }
+  // From which turn on the record has the job changed.
+  static job::Turn changed_from(const std::vector<store::StoredJob>& records) {
+    const job::ScheduleRecord& schedule = records.front().schedule;
+    return schedule.planned ? schedule.planned->from : schedule.edits.back().turn;
+  }
   std::vector<job::PhaseView> phases() { return service_->job(self_, "j", "")->phases; }
   std::uint32_t version() { return service_->pipeline(self_, "p")->version; }
 };
 
-TEST_F(SwapTest, HaltsARankAtThePointUntilTheSwapIsCommitted) {
-  const Rank rank = attach();
-  rank.batch();
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  EXPECT_EQ(prepared->front().from, (job::StepAt{0, 9}));
-  EXPECT_EQ(phases().size(), 1U);
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
-  EXPECT_THAT(why_it_waits(rank), HasSubstr("apply is not on disk yet"));
-  sessions_->commit_swaps(*prepared);
-  EXPECT_EQ(rank.next<wire::SchemaFrame>(wire::FrameType::kSchema).pipeline_version, 2U);
-  EXPECT_EQ(rank.batch().step, 9U);
-}
-
-TEST_F(SwapTest, LetsARankGoOnAsItWasWhenTheSwapIsAborted) {
-  const Rank rank = attach();
-  rank.batch();
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
-  sessions_->abort_swaps(*prepared);
-  EXPECT_EQ(rank.batch().step, 9U);
-  EXPECT_EQ(phases().size(), 1U);
-}
-
-TEST_F(SwapTest, LetsNobodyChangeTheJobWhileASwapIsPrepared) {
-  declare();
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  const auto refused = [](const Status& status) {
-    EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-    EXPECT_THAT(status.message(), HasSubstr("an apply is under way"));
+TEST_F(SwapTest, RankWaitsAtTheChangeUntilItIsOnDisk) {
+  Loop loop = open(wish());
+  read(loop, 1);
+  const auto write = [&](const std::vector<store::StoredJob>& records) {
+    read_before(loop, changed_from(records));
+    EXPECT_THAT(why_it_waits(loop.rank), HasSubstr("is not on disk yet"));
+    EXPECT_EQ(phases().size(), 1U);
+    return Status();
   };
-  refused(prepare({0, 5}, 16).error());
-  refused(service_->resize_job(self_, "j", "", 2).error());
-  refused(service_->seek(self_, "j", "", 0, 2).error());
-  sessions_->commit_swaps(*prepared);
-  EXPECT_TRUE(service_->seek(self_, "j", "", 0, 2));
-}
-
-TEST_F(SwapTest, HaltsARankThatComesWhileASwapIsPrepared) {
-  declare();
-  const auto prepared = prepare({0, 2});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  const Rank rank = attach();
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 1));
-  EXPECT_THAT(why_it_waits(rank), HasSubstr("apply is not on disk yet"));
-  sessions_->commit_swaps(*prepared);
-  EXPECT_EQ(rank.batch().step, 2U);
-}
-
-TEST_F(SwapTest, CommitsToAJobWhoseRanksHaveAllLeftMeanwhile) {
-  const Rank rank = attach();
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  sessions_->closed(*rank.connection, delivery::CloseCause::kHangUp);
-  sessions_->exited(*rank.connection);
-  std::erase(connections_, rank.connection);
-  sessions_->commit_swaps(*prepared);
-  const Rank back = attach(delivery::StreamPosition{.epoch = 0, .position = 8, .step = 4});
-  ASSERT_NO_FATAL_FAILURE(read_up_to(back, 9));
+  ASSERT_TRUE(swap_by(write, request(8), to_step({0, 15})).ok());
+  read_before(loop, 15);
+  EXPECT_EQ(next_version(loop.rank), 2U);
+  EXPECT_EQ(step(loop).step, 15U);
   EXPECT_EQ(phases().size(), 2U);
 }
 
-TEST_F(SwapTest, BringsNoJobBackThatWasDeletedBeforeTheCommit) {
-  declare();
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  ASSERT_TRUE(service_->delete_job(self_, "j", ""));
-  sessions_->commit_swaps(*prepared);
-  EXPECT_TRUE(sessions_->stored_after(*prepared).empty());
-  restart();
-  EXPECT_TRUE(service_->jobs(self_).empty());
+TEST_F(SwapTest, RankGoesOnAsItWasWhenTheChangeIsNotWritten) {
+  for (const SwapRequest& at : {to_step({0, 15}), now()}) {
+    Loop loop = open(wish());
+    read(loop, 1);
+    const auto write = [&](const std::vector<store::StoredJob>& records) {
+      read_before(loop, changed_from(records));
+      return Status(Code::kUnavailable, "no disk");
+    };
+    EXPECT_EQ(swap_by(write, request(8), at).message(), "no disk");
+    EXPECT_EQ(phases().size(), 1U);
+    read_before(loop, 20);
+    EXPECT_EQ(*loop.wish.cursor,
+              (delivery::StreamPosition{.epoch = 0, .position = 40, .step = 20}));
+    sessions_->detach(*loop.rank.connection);
+    kill(loop);
+  }
 }
 
-TEST_F(SwapTest, SendsANewerIncarnationAwayUntilTheSwapIsCommitted) {
-  const Rank rank = attach();
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  const Rank newer = attach({}, 1);
-  EXPECT_EQ(newer.next<wire::ErrorFrame>(wire::FrameType::kError).code,
-            static_cast<std::uint32_t>(Code::kUnavailable));
-  ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
-  sessions_->commit_swaps(*prepared);
-  EXPECT_EQ(rank.batch().step, 9U);
-  EXPECT_EQ(attach({}, 1).batch().step, 0U);
+TEST_F(SwapTest, RankThatComesWhileTheChangeIsWrittenWaitsForIt) {
+  declare();
+  Rank rank;
+  const auto write = [&](const std::vector<store::StoredJob>&) {
+    rank = attach();
+    std::string why;
+    rank.next<wire::ProgressFrame>(wire::FrameType::kProgress, &why);
+    EXPECT_THAT(why, HasSubstr("its job is being changed, and that is not on disk yet"));
+    return Status();
+  };
+  ASSERT_TRUE(swap_by(write, request(8), to_step({0, 2})).ok());
+  read_up_to(rank, 1);
+  EXPECT_EQ(next_version(rank), 2U);
+}
+
+TEST_F(SwapTest, JobChangesThoughItsRanksHaveAllLeftMeanwhile) {
+  Loop loop = open(wish());
+  read(loop, 4);
+  const auto write = [&](const std::vector<store::StoredJob>& records) {
+    kill(loop);
+    return store_->put_jobs(records);
+  };
+  ASSERT_TRUE(swap_by(write, request(8), to_step({0, 15})).ok());
+  EXPECT_TRUE(sessions_->reports().jobs(self_).empty()) << "it has ended";
+  loop = open(Wish(loop.wish));
+  read_before(loop, 15);
+  EXPECT_EQ(next_version(loop.rank), 2U);
+  EXPECT_EQ(phases().size(), 2U);
+}
+
+TEST_F(SwapTest, NewerIncarnationWaitsUntilTheChangeIsOnDisk) {
+  Loop older = open(wish());
+  read(older, 4);
+  Rank newer;
+  const auto write = [&](const std::vector<store::StoredJob>&) {
+    Wish restarted = wish();
+    restarted.incarnation = 1;
+    newer = SessionsTest::attach(restarted);
+    newer.next<wire::ProgressFrame>(wire::FrameType::kProgress);
+    return Status();
+  };
+  ASSERT_TRUE(swap_by(write, request(8), to_step({0, 15})).ok());
+  EXPECT_EQ(newer.batch().step, 0U);
+  EXPECT_EQ(older.rank.next<wire::ByeFrame>(wire::FrameType::kBye).reason,
+            wire::ByeReason::kEvicted);
+}
+
+TEST_F(SwapTest, PlannedChangeGetsItsTurnWhenTheFirstRankComesToItsPlace) {
+  declare("j", 2);
+  Loop first = open(wish(0));
+  Loop other = open(wish(1));
+  read(first, 2);
+  ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 8}), nullptr));
+  const auto schedule = [&] {
+    return (**store_->job({.uid = self_.uid, .job = "j", .pipeline = "p"})).schedule;
+  };
+  // One loop is there by a seek, where the other one is before the place.
+  read_before(first, schedule().planned->from);
+  go_to_epoch(first, 3);
+  EXPECT_EQ(at(step(first)), (job::StepAt{3, 0}));
+  ASSERT_EQ(schedule().planned, std::nullopt);
+  const job::Turn turn = schedule().edits.back().turn;
+  read_before(other, turn);
+  EXPECT_EQ(next_version(other.rank), 2U) << "from the same turn on, wherever it is";
+  EXPECT_EQ(step(other).step, turn);
+}
+
+TEST_F(SwapTest, PlannedChangeOutlivesTheDaemon) {
+  declare();
+  Loop loop = open(wish());
+  read(loop, 2);
+  ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 15}), nullptr));
+  sessions_->suspend();
+  restart();
+  loop = reconnect(loop);
+  read_before(loop, 15);
+  EXPECT_EQ(next_version(loop.rank), 2U);
+}
+
+TEST_F(SwapTest, PlannedChangeComesToItsPlaceThoughARankIsNotBackByThen) {
+  declare("j", 2);
+  Loop first = open(wish(0));
+  Loop other = open(wish(1));
+  read(first, 1);
+  read(other, 1);
+  ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 8}), nullptr));
+  sessions_->suspend();
+  restart();
+  first = reconnect(first);
+  read_before(first, 8);
+  EXPECT_EQ(next_version(first.rank), 2U);
+  EXPECT_EQ(at(step(first)), (job::StepAt{0, 8}));
+  other = reconnect(other);
+  read_before(other, 8);
+  EXPECT_EQ(next_version(other.rank), 2U);
+}
+
+TEST_F(SwapTest, AnotherOrderBeginsWithTheNextEpoch) {
+  Loop loop = open(wish());
+  read(loop, 2);
+  const auto refused = service_->swap(self_, shuffled(), now(), nullptr);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(), HasSubstr("can change at an epoch's start only"));
+  ASSERT_TRUE(service_->swap(self_, shuffled(),
+                             {.job = "j", .at = {.kind = SwapAt::Kind::kNextEpoch, .step = {}}},
+                             nullptr));
+  const auto record = **store_->job({.uid = self_.uid, .job = "j", .pipeline = "p"});
+  read_before(loop, record.schedule.planned->from);
+  // As a client gives back what its loop has left.
+  loop.rank.passed = [&](const wire::BatchFrame& batch) {
+    sessions_->release(*loop.rank.connection, batch.lease);
+  };
+  go_to_epoch(loop, 0);
+  EXPECT_EQ(next_version(loop.rank), 2U) << "by whatever way the loop comes to one";
+  EXPECT_EQ(at(step(loop)), (job::StepAt{0, 0}));
 }
 
 TEST_F(SwapTest, KeepsTheNameOfWhatWasTunedWhenTheJobIsDealtAnew) {
@@ -211,14 +270,12 @@ TEST_F(SwapTest, KeepsTheNameOfWhatWasTunedWhenTheJobIsDealtAnew) {
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
   job::ApplyRequest tuned = request(4);
   tuned.yaml.replace(tuned.yaml.find("- fetch"), 7, "- fetch: {concurrency: 3}");
-  const auto done = service_->swap(
-      self_, tuned, {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr);
+  const auto done = service_->swap(self_, tuned, now(), nullptr);
   ASSERT_TRUE(done) << done.error().message();
   EXPECT_TRUE(done->jobs.front().tuned);
   ASSERT_TRUE(service_->skip(self_, "j", "", 1));
   for (const job::PhaseView& phase : phases()) EXPECT_EQ(phase.pipeline_version, 2U);
-  EXPECT_TRUE(service_->swap(
-      self_, request(8), {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr));
+  EXPECT_TRUE(service_->swap(self_, request(8), now(), nullptr));
 }
 
 TEST_F(SwapTest, ChangesNoJobWhenOneOfThemCannotChange) {
@@ -247,8 +304,7 @@ TEST_F(SwapTest, LeavesTheJobAsItIsWhenThereIsNoRoomForBoth) {
   LimitChange no_more;
   no_more.bytes = used + 1;
   ASSERT_TRUE(service_->limit_job(self_, "j", "", no_more));
-  const auto done = service_->swap(
-      self_, request(8), {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr);
+  const auto done = service_->swap(self_, request(8), now(), nullptr);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code(), Code::kResourceExhausted);
   EXPECT_EQ(version(), 1U);
@@ -256,32 +312,23 @@ TEST_F(SwapTest, LeavesTheJobAsItIsWhenThereIsNoRoomForBoth) {
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
 }
 
-TEST_F(SwapTest, PutsOffWhatLiesAheadAndHaltsARankWhereItWasToBegin) {
-  for (const bool commits : {false, true}) {
-    const Rank rank = attach();
-    rank.attached();
-    ASSERT_TRUE(service_->swap(self_, request(8),
-                               {.job = "j", .at = {.kind = SwapAt::Kind::kStep, .step = {30, 9}}},
-                               nullptr));
+TEST_F(SwapTest, PutsOffWhatLiesAheadOnceThatIsOnDisk) {
+  for (const bool written : {false, true}) {
+    Loop loop = open(wish());
+    ASSERT_TRUE(service_->swap(self_, request(8), to_step({2, 9}), nullptr));
     const std::uint32_t later = version();
-    const auto prepared = prepare({30, 15});
-    ASSERT_TRUE(prepared) << prepared.error().message();
-    EXPECT_EQ(prepared->front().replaces, (std::vector<job::PlannedChange>{{later, {30, 9}}}));
-    for (int epoch = 0; epoch < 30; ++epoch) ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 19));
-    ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 8));
-    EXPECT_THAT(why_it_waits(rank), HasSubstr("apply is not on disk yet"));
-    if (commits) {
-      sessions_->commit_swaps(*prepared);
-      ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 14));
-    } else {
-      sessions_->abort_swaps(*prepared);
-    }
-    EXPECT_EQ(rank.next<wire::SchemaFrame>(wire::FrameType::kSchema).pipeline_version, later);
-    EXPECT_EQ(rank.batch().step, commits ? 15U : 9U);
+    const auto write = [&](const std::vector<store::StoredJob>&) {
+      return written ? Status() : Status(Code::kUnavailable, "no disk");
+    };
+    EXPECT_EQ(swap_by(write, request(8), to_step({2, 15})).ok(), written);
+    const std::uint64_t place = written ? 15 : 9;
     ASSERT_EQ(phases().size(), 2U);
-    EXPECT_EQ(phases().back().from, (job::StepAt{30, commits ? 15U : 9U}));
+    EXPECT_EQ(phases().back().from, (job::StepAt{2, place}));
+    read_before(loop, 40 + place);
+    EXPECT_EQ(next_version(loop.rank), later);
+    EXPECT_EQ(step(loop).step, place);
     ASSERT_TRUE(service_->delete_job(self_, "j", ""));
-    hang_up(rank);
+    kill(loop);
     ASSERT_TRUE(service_->rollback(self_, "p", 1, std::nullopt, nullptr));
   }
 }
@@ -299,8 +346,7 @@ TEST_F(SwapTest, LeavesEverythingAsItIsWhenNothingCanBeWritten) {
   const Rank rank = attach();
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
   run_sql("DROP TABLE revisions");
-  const auto swapped = service_->swap(
-      self_, request(8), {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr);
+  const auto swapped = service_->swap(self_, request(8), now(), nullptr);
   ASSERT_FALSE(swapped);
   EXPECT_THAT(swapped.error().message(), HasSubstr("pipeline 'p' and its jobs stay as they are"));
   EXPECT_EQ(version(), 1U);
@@ -309,18 +355,24 @@ TEST_F(SwapTest, LeavesEverythingAsItIsWhenNothingCanBeWritten) {
 }
 
 TEST_F(SwapTest, TellsAConsumerThatItsApplyIsUnderWay) {
+  ASSERT_TRUE(service_->apply(self_, limited(), nullptr));
   const Rank rank = attach();
   rank.batch();
-  delivery::ApplyWish wish;
-  wish.serial = 7;
-  wish.at = wire::ApplyAt::kNow;
-  wish.vars = {{"nobody", "1"}};
-  std::string answer;
   {
-    MutexLock another_is_under_way(sessions_->swapping());
-    sessions_->apply(*rank.connection, wish);
+    const MutexLock the_disk_is_slow(sessions_->table().records());
+    sessions_->apply(*rank.connection,
+                     {.serial = 7, .at = wire::ApplyAt::kNow, .vars = {{"limit", "6KiB"}}});
     EXPECT_THAT(why_it_waits(rank), HasSubstr("the change of the pipeline is being prepared"));
   }
+  EXPECT_EQ(rank.next<wire::AppliedFrame>(wire::FrameType::kApplied).serial, 7U);
+}
+
+TEST_F(SwapTest, RefusesAnApplyOfAVariableThatThereIsNot) {
+  const Rank rank = attach();
+  rank.batch();
+  sessions_->apply(*rank.connection,
+                   {.serial = 7, .at = wire::ApplyAt::kNow, .vars = {{"nobody", "1"}}});
+  std::string answer;
   EXPECT_EQ(rank.next<wire::RefusedFrame>(wire::FrameType::kRefused, &answer).serial, 7U);
   EXPECT_THAT(answer, HasSubstr("nobody"));
 }
@@ -328,69 +380,38 @@ TEST_F(SwapTest, TellsAConsumerThatItsApplyIsUnderWay) {
 TEST_F(SwapTest, HasARankAskAgainWhileAnotherIsYetToComeThatMayBeginBefore) {
   ASSERT_TRUE(service_->apply(self_, limited(), nullptr));
   declare("j", 2);
-  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {50, 1}));
-  const delivery::StreamPosition cursor{.epoch = 0, .position = 4, .step = 1};
-  const Rank rank = attach(cursor);
-  rank.attached();
+  Loop loop = open(wish(0));
+  read(loop, 9);
   const auto apply = [&] {
     sessions_->apply(
-        *rank.connection,
-        {.serial = 1, .at = wire::ApplyAt::kStep, .epoch = 40, .vars = {{"limit", "6KiB"}}});
+        *loop.rank.connection,
+        {.serial = 1, .at = wire::ApplyAt::kStep, .step = 5, .vars = {{"limit", "6KiB"}}});
+    return loop.rank.next<wire::RefusedFrame>(wire::FrameType::kRefused).code;
   };
-  apply();
-  EXPECT_EQ(rank.next<wire::RefusedFrame>(wire::FrameType::kRefused).code, 14U) << "kUnavailable";
-  const Rank other = attach(cursor);
-  other.attached();
-  apply();
-  EXPECT_EQ(rank.next<wire::AppliedFrame>(wire::FrameType::kApplied).epoch, 40U);
+  EXPECT_EQ(apply(), static_cast<std::uint32_t>(Code::kUnavailable));
+  const Loop other = open(wish(1));
+  EXPECT_EQ(apply(), static_cast<std::uint32_t>(Code::kOutOfRange)) << "it has passed";
 }
 
 TEST_F(SwapTest, EndsAConsumerThatAsksAgainAndAgainWithoutAnAnswer) {
   const Rank rank = attach();
   rank.batch();
-  MutexLock another_is_under_way(sessions_->swapping());
+  const MutexLock the_disk_is_slow(sessions_->table().records());
   for (int i = 0; i < 5; ++i) sessions_->apply(*rank.connection, {});
   EXPECT_TRUE(rank.connection->ending());
-}
-
-TEST_F(SwapTest, CommitsNothingThatHasFailedWhileItWasPrepared) {
-  files_.file("data/9.bin", std::string(2048, 'x'));  // the last item
-  const Rank rank = attach();
-  rank.attached();
-  job::ApplyRequest failing = request(1);
-  failing.yaml += "on_error: {decode: fail}\n";
-  const auto built = catalogue_->build(catalogue_->owner_for(self_.uid), failing, nullptr);
-  ASSERT_TRUE(built) << built.error().message();
-  const SwapAt at{.kind = SwapAt::Kind::kStep, .step = {0, 17}};
-  auto swaps = sessions_->plan_swaps(self_, *catalogue_->numbered(self_.uid, *built),
-                                     {.job = "j", .at = at}, nullptr);
-  ASSERT_TRUE(swaps) << swaps.error().message();
-  ASSERT_TRUE(sessions_->prepare_swaps(*swaps, at).ok());
-  read_up_to(rank, 16);
-  Status prepared;
-  while (prepared.ok()) {
-    std::this_thread::yield();
-    prepared = sessions_->check_prepared(*swaps);
-  }
-  EXPECT_THAT(prepared.message(), HasSubstr("job 'j' goes on with what it has"));
-  EXPECT_THAT(prepared.message(), AllOf(HasSubstr("item 39 (9.bin): its field 'image' takes 2048"),
-                                        HasSubstr("may take 1024: raise batch.max_bytes")));
-  sessions_->abort_swaps(*swaps);
-  EXPECT_EQ(rank.batch().step, 17U);
 }
 
 TEST_F(SwapTest, GoesByWhatARankHasSaidThoughAnOperatorHadSaidTheSameBefore) {
   ASSERT_TRUE(service_->apply(self_, limited("a"), nullptr));
   const Rank rank = attach();
   rank.attached();
-  const SwapRequest now{.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}};
   job::ApplyRequest given = limited("a");
   given.vars = {{"limit", "6KiB"}};
-  ASSERT_TRUE(service_->swap(self_, given, now, nullptr));
+  ASSERT_TRUE(service_->swap(self_, given, now(), nullptr));
   sessions_->apply(*rank.connection,
                    {.serial = 1, .at = wire::ApplyAt::kNow, .vars = {{"limit", "6KiB"}}});
   rank.next<wire::AppliedFrame>(wire::FrameType::kApplied);
-  ASSERT_TRUE(service_->swap(self_, limited("b"), now, nullptr));
+  ASSERT_TRUE(service_->swap(self_, limited("b"), now(), nullptr));
   EXPECT_EQ(phases().back().vars.at("limit"), "6KiB");
 }
 
@@ -473,18 +494,18 @@ TEST_F(SwapTest, OperatorsSwapIsRefusedWhileARankIsAwaited) {
   EXPECT_THAT(refused.error().message(), HasSubstr("has not come back yet"));
 }
 
-TEST_F(SwapTest, OperatorsSwapIsRefusedBeforeARankHasJumped) {
-  ASSERT_TRUE(service_->apply(self_, limited(), nullptr));
-  const Rank rank = attach();
-  rank.batch();
-  ASSERT_TRUE(sessions_->seek_job(self_, {.job = "j"}, {2, 0}));
-  const auto refused = service_->swap(self_, request(8), to_step({4, 0}), nullptr);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code(), Code::kFailedPrecondition);
-  EXPECT_THAT(refused.error().message(), HasSubstr("where the last seek takes it elsewhere"));
-  sessions_->apply(*rank.connection,
-                   {.serial = 1, .at = wire::ApplyAt::kNow, .vars = {{"limit", "6KiB"}}});
-  EXPECT_EQ(rank.next<wire::RefusedFrame>(wire::FrameType::kRefused).code, 14U) << "kUnavailable";
+TEST_F(SwapTest, OperatorsSwapBehindASeekIsOfThePlacesThere) {
+  Loop loop = open(wish());
+  read(loop, 1);
+  ASSERT_TRUE(sessions_->operate().seek_job(self_, {.job = "j"}, {2, 0}));
+  const auto passed = service_->swap(self_, request(8), to_step({1, 0}), nullptr);
+  ASSERT_FALSE(passed);
+  EXPECT_THAT(passed.error().message(), HasSubstr("has passed epoch 1, step 0"));
+  ASSERT_TRUE(service_->swap(self_, request(8), to_step({3, 0}), nullptr));
+  while (loop.wish.cursor->epoch < 2 || loop.wish.cursor->step < 19) step(loop);
+  step(loop);
+  EXPECT_EQ(next_version(loop.rank), 2U);
+  EXPECT_EQ(at(step(loop)), (job::StepAt{3, 0}));
 }
 
 TEST_F(SwapTest, DryRunIsRefusedWhereTheSwapWouldBe) {
@@ -581,85 +602,40 @@ TEST_F(SwapTest, DroppedChangeLeavesEverythingWhenNothingCanBeWritten) {
 TEST_F(SwapTest, DroppedChangeIsPlannedWithoutATrialBatch) {
   declare();
   ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 9}), nullptr));
-  const auto drops = [&](job::StepAt at) {
-    const auto built = catalogue_->build(catalogue_->owner_for(self_.uid), request(4), nullptr);
-    const auto planned = sessions_->plan_swaps(self_, *catalogue_->numbered(self_.uid, *built),
-                                               to_step(at), nullptr);
-    return planned->front().drops();
-  };
-  EXPECT_TRUE(drops({0, 9}));
-  EXPECT_FALSE(drops({0, 10}));
+  const auto built = catalogue_->build(catalogue_->owner_for(self_.uid), request(4), nullptr);
+  const auto planned = sessions_->planner().plan(self_, *catalogue_->numbered(self_.uid, *built),
+                                                 to_step({0, 9}), nullptr);
+  EXPECT_TRUE(planned->front().drops());
 }
 
-TEST_F(SwapTest, RollbackCountsStepsByTheBatchesThatAreThere) {
-  declare();
-  swap_to_batches_of_four({0, 8});  // twenty-four rows are left: six steps
-  SwapRequest back = to_step({0, 15});
-  back.allow_schema_change = true;
-  const auto refused = service_->rollback(self_, "p", 1, back, nullptr);
-  ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message(), HasSubstr("epoch 0 has 14 steps; there is no step 15"));
-  back.at.step = {0, 14};
-  ASSERT_TRUE(service_->rollback(self_, "p", 1, back, nullptr));
-  EXPECT_EQ(phases().back().from, (job::StepAt{1, 0}));
-}
-
-TEST_F(SwapTest, RollbackTakesAStepThatOnlySmallerBatchesHave) {
-  job::ApplyRequest larger = request(4);
-  larger.yaml.replace(larger.yaml.find("size: 2"), 7, "size: 4");
-  ASSERT_TRUE(service_->apply(self_, larger, nullptr));
-  declare();
-  SwapRequest allowed = to_step({0, 5});
-  allowed.allow_schema_change = true;
-  ASSERT_TRUE(service_->swap(self_, request(4), allowed, nullptr));
-  allowed.at.step = {0, 12};  // of fifteen steps; ten without the change
-  const auto back = service_->rollback(self_, "p", 2, allowed, nullptr);
-  ASSERT_TRUE(back) << back.error().message();
-  EXPECT_EQ(phases().back().from, (job::StepAt{0, 12}));
-}
-
-TEST_F(SwapTest, RollbackBehindAPlannedStepChangesBackThere) {
+TEST_F(SwapTest, RollbackBehindAPlannedStepOnlyDropsTheChangeToo) {
   declare();
   ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 9}), nullptr));
   const auto back = service_->rollback(self_, "p", 1, to_step({0, 15}), nullptr);
   ASSERT_TRUE(back) << back.error().message();
-  EXPECT_FALSE(back->jobs.front().runs);
-  ASSERT_EQ(phases().size(), 3U);
-  EXPECT_EQ(phases().back().from, (job::StepAt{0, 15}));
-  EXPECT_EQ(phases().back().pipeline_version, 3U);
+  EXPECT_TRUE(back->jobs.front().runs);
+  EXPECT_EQ(phases().size(), 1U);
 }
 
-TEST_F(SwapTest, ReplicaThatDiedDuringAnAbortedSwapGoesOn) {
-  const auto come = [&](std::uint32_t replica, std::optional<std::uint64_t> step) {
-    Rank rank = connect();
-    delivery::AttachRequest request;
-    request.pipeline = "p";
-    request.job = "j";
-    request.credits = 2;
-    request.shard = 0;
-    request.num_shards = 1;
-    request.replicas = 2;
-    request.replica = std::to_string(replica);
-    if (step) {
-      request.reconnect = true;
-      request.start = wire::StartMode::kCursor;
-      request.cursor = {.epoch = 0, .position = *step * 2, .step = *step};
-    }
-    sessions_->attach(rank.connection, std::move(request));
-    return rank;
+TEST_F(SwapTest, ReplicaThatDiedDuringAChangeThatIsNotWrittenGoesOn) {
+  const auto replica = [](std::uint32_t number) {
+    return Wish{
+        .job = "j", .shard = 0, .num_shards = 1, .replicas = 2, .replica = number, .credits = 2};
   };
-  const Rank stays = come(0, {});
-  const Rank killed = come(1, {});
-  const auto prepared = prepare({0, 9});
-  ASSERT_TRUE(prepared) << prepared.error().message();
-  std::thread other([&] { read_up_to(killed, 8); });
-  read_up_to(stays, 8);
-  other.join();
-  hang_up(killed);
-  sessions_->abort_swaps(*prepared);
-  read_up_to(stays, 12);
-  const Rank back = come(1, 9);
-  EXPECT_EQ(back.batch().step, 9U);
+  Loop stays = open(replica(0));
+  Loop killed = open(replica(1));
+  const auto write = [&](const std::vector<store::StoredJob>& records) {
+    std::thread other([&] { read_before(killed, changed_from(records)); });
+    read_before(stays, changed_from(records));
+    other.join();
+    kill(killed);
+    return Status(Code::kUnavailable, "no disk");
+  };
+  EXPECT_FALSE(swap_by(write, request(8), now()).ok());
+  const job::Turn turn = killed.wish.in_run.turn;
+  read(stays, 2);
+  killed = reconnect(killed);
+  EXPECT_EQ(step(killed).step, turn);
 }
 
 }  // namespace

@@ -80,14 +80,38 @@ job::ApplyRequest request() {
 
 const job::JobKey kKey{.uid = 1000, .job = "run", .pipeline = "1000/train"};
 
+// An edit of each kind.
+job::ScheduleRecord schedule() {
+  const job::OwnSeek entry{.turn = 25, .to = {4, 9}, .position = 864, .version = 0, .skip = 1};
+  return {
+      .run = 0x123456789abcdef0,
+      .versions = {{0, {.items = 1000, .tail = Tail::kDrop, .batch = 48, .order = "A"}},
+                   {2, {.items = 1000, .tail = Tail::kKeep, .batch = 32, .order = "A"}},
+                   {3, {.items = 600, .tail = Tail::kPad, .batch = 48, .order = "B"}}},
+      .versions_made = 4,
+      .earlier = {0, 3},
+      .base =
+          {.epoch = 1, .step = 2, .position = 192, .shards = 2, .version = 0, .next_version = 3},
+      .base_turn = 12,
+      .oldest = 13,
+      .edits = {{.turn = 20, .change = job::Edit::Seek{{4, 2}}},
+                {.turn = 20, .change = job::Edit::Skip{.epoch = 4, .steps = 3}},
+                {.turn = 25, .change = job::Edit::Resize{.shards = 3, .entry = entry}},
+                {.turn = 30, .change = job::Edit::Swap{2}}},
+      .planned = job::PlannedSwap{.from = 31, .place = job::StepAt{6, 5}, .version = 3},
+      .partings = {{.branch = 1, .turn = 14}, {.branch = 2, .turn = 22}}};
+}
+
+StoredPhase phase(std::uint32_t version) {
+  return {.version = version,
+          .owner = 1000,
+          .request = request(),
+          .batch_size = 48,
+          .overrides = {"size"},
+          .reader = {.uid = 1000, .gid = 1001, .groups = {27, 100}}};
+}
+
 StoredJob job() {
-  const std::vector<StoredCut> cuts{{.from = {0, 0}, .position = 0, .num_shards = 2, .phase = 0},
-                                    {.from = {3, 5},
-                                     .position = 640,
-                                     .num_shards = 3,
-                                     .phase = 0,
-                                     .left_out = 1,
-                                     .anew_from = 2}};
   StoredJob job;
   job.key = kKey;
   job.declared = true;
@@ -102,20 +126,18 @@ StoredJob job() {
   job.first_vars = {{"size", "224"}};
   job.batch_size = 32;
   job.start = {2, 17};
-  job.phases = {{.version = 2,
-                 .owner = 1000,
-                 .request = request(),
-                 .batch_size = 48,
-                 .overrides = {"size"},
-                 .reader = {.uid = 1000, .gid = 1001, .groups = {27, 100}}}};
-  job.cuts = cuts;
-  job.moves = {{.number = 1, .after = 0, .from = {1, 0}, .to = {4, 2}, .before = cuts}};
-  job.move_count = 1;
+  job.phases = {{0, phase(7)}, {2, phase(8)}, {3, phase(9)}};
+  job.schedule = schedule();
   job.members = {{.member = {2, 1},
                   .presence = job::MemberRecord::Presence::kAway,
-                  .next = {3, 7},
-                  .released = {3, 5},
-                  .reserved = {3, 9}}};
+                  .progress = {.sent = 28,
+                               .next = {4, 12},
+                               .released = 26,
+                               .at = {4, 10},
+                               .position = 960,
+                               .order = "A"}}};
+  job.reserved = 284;
+  job.reached = 290;
   job.done = {{0, 1}};
   job.kept_unix_ms = 1'700'000'000'000;
   StoredEnd& end = job.end.emplace();
@@ -136,6 +158,17 @@ StoredJob job() {
   return job;
 }
 
+StoredPosition position() {
+  return {.key = kKey,
+          .cursor = {.order = "order",
+                     .at = {3, 7},
+                     .position = 896,
+                     .run = 0x123456789abcdef0,
+                     .branch = 2,
+                     .turn = 26},
+          .kept_unix_ms = 1'700'000'000'000};
+}
+
 void fill(Store& store) {
   ASSERT_TRUE(
       store
@@ -148,13 +181,7 @@ void fill(Store& store) {
                          .request = request()})
           .ok());
   ASSERT_TRUE(store.put_file("/etc/spdld/train.yaml", "f1").ok());
-  ASSERT_TRUE(store
-                  .put_jobs({job()}, {{.key = kKey,
-                                       .at = {3, 7},
-                                       .position = 896,
-                                       .order = "order",
-                                       .kept_unix_ms = 1'700'000'000'000}})
-                  .ok());
+  ASSERT_TRUE(store.put_jobs({job()}, {position()}).ok());
 }
 
 std::string golden() {
@@ -169,7 +196,7 @@ class StoreGoldenTest : public ::testing::Test {
   const std::string file_ = scratch_.path() + "/spdld.sqlite";
 };
 
-// A difference that is meant raises kSchemaVersion (server/store/store_open.cpp), and the new
+// A difference that is meant raises kSchemaVersion (server/store/database.cpp), and the new
 // text, which is printed, is the golden file.
 TEST_F(StoreGoldenTest, FileThatIsWrittenIsTheGoldenOne) {
   fill(**Store::open(scratch_.path()));
@@ -184,13 +211,15 @@ TEST_F(StoreGoldenTest, GoldenFileIsReadAndGivenBack) {
     EXPECT_EQ((*store)->file_digest("/etc/spdld/train.yaml").value(), "f1");
     EXPECT_EQ((*store)->pipelines()->front().request.dataset, "files-1");
     EXPECT_EQ((*store)->history("1000/train")->front().note, "rollback to 1");
-    EXPECT_EQ((*store)->position(kKey)->value().position, 896U);
+    EXPECT_EQ((*store)->position(kKey)->value().cursor, position().cursor);
     EXPECT_EQ((*store)->replaced(kKey)->count(9), 1U);
     EXPECT_EQ((*store)->ended_jobs(1000)->front().end.how, "failed: it's over");
     EXPECT_EQ((*store)->failures(1000)->front().failure, job().failures.front());
     // All that a job is, once around.
     const auto kept = (*store)->job(kKey);
     ASSERT_TRUE(kept) << kept.error().message();
+    EXPECT_EQ(kept->value().schedule, schedule());
+    EXPECT_TRUE(job::Schedule::restored(kept->value().schedule));
     ASSERT_TRUE((*store)->put_jobs({kept->value()}).ok());
   }
   EXPECT_EQ(Database(file_).dump(), golden());

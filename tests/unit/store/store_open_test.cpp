@@ -155,7 +155,7 @@ TEST_F(StoreOpenTest, DirectoryThatCannotBeMadeIsDoneWithout) {
 
 TEST_F(StoreOpenTest, FileOfAnotherBuildIsRefusedByNameAndLeftAlone) {
   const std::string way_out =
-      ", and this spdld reads schema 2 alone; move the directory away, or name another with --set "
+      ", and this spdld reads schema 4 alone; move the directory away, or name another with --set "
       "state_dir=DIR. Pipelines that were applied, declared jobs and where jobs were are not taken "
       "over: apply and declare them again; ranks go on by their own cursors";
   const auto refusal = [&](const std::string& sql) {
@@ -169,12 +169,12 @@ TEST_F(StoreOpenTest, FileOfAnotherBuildIsRefusedByNameAndLeftAlone) {
   };
   const std::string begin =
       "state_dir " + directory_ + " cannot be used: " + file_ + " was written by ";
-  for (const std::string schema : {"1", "3"}) {
+  for (const std::string schema : {"3", "5"}) {
     EXPECT_EQ(refusal("PRAGMA user_version = " + schema),
               begin + "another build of spdld (schema " + schema + ")" + way_out);
   }
   // The builds before schemas were counted anew had no application_id.
-  for (const char* sql : {"PRAGMA application_id = 0; PRAGMA user_version = 4",
+  for (const char* sql : {"PRAGMA application_id = 0; PRAGMA user_version = 5",
                           "PRAGMA application_id = 0; PRAGMA user_version = 1"})
     EXPECT_EQ(refusal(sql), begin + "an spdld from before schema 1" + way_out);
   EXPECT_EQ(refusal("PRAGMA application_id = 7"), begin + "another program" + way_out);
@@ -182,7 +182,7 @@ TEST_F(StoreOpenTest, FileOfAnotherBuildIsRefusedByNameAndLeftAlone) {
 
 TEST_F(StoreOpenTest, FileOfAnotherBuildIsRefusedWhereNothingCanBeWrittenToo) {
   keep_train();
-  run_sql("PRAGMA application_id = 0; PRAGMA user_version = 4");
+  run_sql("PRAGMA application_id = 0; PRAGMA user_version = 5");
   where_nothing_can_be_written([&] {
     const auto store = Store::open(directory_);
     ASSERT_FALSE(store);

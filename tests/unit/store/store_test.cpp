@@ -3,7 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/failure_log.h"
 #include "store/stored_json.h"
@@ -64,9 +68,18 @@ TEST(StoredJsonTest, ARecordWhoseReaderMakesNoSenseIsNone) {
     EXPECT_FALSE(parse_request("{" + rest + ", \"reader\": " + reader + "}")) << reader;
 }
 
-StoredJob ended_job(uid_t uid, const std::string& name, std::uint64_t unix_ms) {
+// It has run one version from the first step on.
+StoredJob new_job(uid_t uid, const std::string& name) {
   StoredJob job;
   job.key = {.uid = uid, .job = name, .pipeline = "train"};
+  const job::VersionFacts facts{.items = 100, .tail = Tail::kDrop, .batch = 5, .order = "A"};
+  job.schedule = job::Schedule(7, facts, {.shards = 2}).record();
+  job.phases[0].version = 1;
+  return job;
+}
+
+StoredJob ended_job(uid_t uid, const std::string& name, std::uint64_t unix_ms) {
+  StoredJob job = new_job(uid, name);
   job.ended = true;
   job.kept_unix_ms = unix_ms;
   StoredEnd& end = job.end.emplace();
@@ -190,17 +203,26 @@ TEST_F(StoreTest, RefusesWhatIsNotUtf8) {
   StoredPipeline pipeline{.id = "train", .version = 1, .owner = 0, .request = {}};
   pipeline.request.env = {{"NAME", "\xff"}};
   EXPECT_THAT(open()->put_pipeline(pipeline, {}).message(), HasSubstr("not UTF-8"));
-  StoredJob job;
-  job.key = {.uid = 7, .job = "run-1", .pipeline = "train"};
+  StoredJob job = new_job(7, "run-1");
   job.declared = true;
   job.vars = {{"root", "\xff"}};
   EXPECT_THAT(open()->put_jobs({job}).message(), HasSubstr("not UTF-8"));
   EXPECT_TRUE(open()->declared_jobs()->empty());
 }
 
-TEST_F(StoreTest, KeepsAJobWithItsPhasesAndCuts) {
-  StoredJob job;
-  job.key = {.uid = 7, .job = "run-1", .pipeline = "train"};
+// What is read of a job that was kept.
+class StoreJobTest : public StoreTest {
+ protected:
+  StoredJob kept(const StoredJob& job) {
+    EXPECT_TRUE(open()->put_jobs({job}).ok());
+    auto kept = open()->job(job.key);
+    EXPECT_TRUE(kept) << kept.error().message();
+    return kept && *kept ? **kept : StoredJob();
+  }
+};
+
+TEST_F(StoreJobTest, KeepsWhatAJobWasDeclaredWith) {
+  StoredJob job = new_job(7, "run-1");
   job.declared = true;
   job.incarnation = 3;
   job.replicas = 4;
@@ -212,21 +234,9 @@ TEST_F(StoreTest, KeepsAJobWithItsPhasesAndCuts) {
   job.open_epochs = 4;
   job.limits = {.weight = 2.5, .cpus = 3, .bytes = std::nullopt};
   job.start = {2, 17};
-  job.phases.resize(2);
   job.phases[1].version = 2;
   job.phases[1].request.yaml = "pipeline: train\n";
   job.phases[1].batch_size = 48;
-  job.cuts = {{.from = {}, .position = 0, .num_shards = 2, .phase = 0},
-              {.from = {3, 5}, .position = 640, .num_shards = 3, .phase = 1}};
-  using Presence = job::MemberRecord::Presence;
-  for (const Presence presence :
-       {Presence::kHere, Presence::kExpected, Presence::kAway, Presence::kDone})
-    job.members.push_back({.member = {2, static_cast<std::uint32_t>(job.members.size())},
-                           .presence = presence,
-                           .next = {3, 7},
-                           .released = {3, 5},
-                           .reserved = {3, 9}});
-  job.done = {{0, 1}, {2, 3}};
   ASSERT_TRUE(open()->put_jobs({job}).ok());
   const auto kept = open()->declared_jobs();
   ASSERT_TRUE(kept) << kept.error().message();
@@ -235,24 +245,146 @@ TEST_F(StoreTest, KeepsAJobWithItsPhasesAndCuts) {
   EXPECT_EQ(same.key, job.key);
   EXPECT_EQ(same.incarnation, 3U);
   EXPECT_EQ(same.replicas, 4U);
-  EXPECT_EQ(same.done, job.done);
   EXPECT_EQ(same.batch_size, job.batch_size);
   EXPECT_EQ(same.vars, job.vars);
   EXPECT_EQ(same.epochs, job::EpochMode::kManual);
+  EXPECT_EQ(same.max_epochs, 90U);
   EXPECT_EQ(same.seed, job.seed);
   EXPECT_EQ(same.open_epochs, 4U);
   EXPECT_EQ(same.limits, job.limits);
   EXPECT_EQ(same.start, job.start);
   ASSERT_EQ(same.phases.size(), 2U);
-  EXPECT_EQ(same.phases[1].version, 2U);
-  EXPECT_EQ(same.phases[1].request.yaml, "pipeline: train\n");
-  EXPECT_EQ(same.phases[1].batch_size, job.phases[1].batch_size);
-  ASSERT_EQ(same.cuts.size(), 2U);
-  EXPECT_EQ(same.cuts[1].from, (job::StepAt{3, 5}));
-  EXPECT_EQ(same.cuts[1].position, 640U);
-  EXPECT_EQ(same.cuts[1].num_shards, 3U);
-  EXPECT_EQ(same.cuts[1].phase, 1U);
+  EXPECT_EQ(same.phases.at(1).version, 2U);
+  EXPECT_EQ(same.phases.at(1).request.yaml, "pipeline: train\n");
+  EXPECT_EQ(same.phases.at(1).batch_size, job.phases[1].batch_size);
+  EXPECT_EQ(same.schedule, job.schedule);
+}
+
+TEST_F(StoreJobTest, KeepsMembersAsTheyWereAndTheReservedTurn) {
+  StoredJob job = new_job(7, "run-1");
+  using Presence = job::MemberRecord::Presence;
+  for (const Presence presence :
+       {Presence::kHere, Presence::kExpected, Presence::kAway, Presence::kDone})
+    job.members.push_back({.member = {2, static_cast<std::uint32_t>(job.members.size())},
+                           .presence = presence,
+                           .progress = {.sent = 29,
+                                        .next = {3, 7},
+                                        .released = 27,
+                                        .at = {3, 5},
+                                        .position = 640,
+                                        .order = "A"}});
+  job.reserved = 285;
+  job.reached = 300;
+  job.done = {{0, 1}, {2, 3}};
+  const StoredJob same = kept(job);
   EXPECT_EQ(same.members, job.members);
+  EXPECT_EQ(same.reserved, 285U);
+  EXPECT_EQ(same.reached, 300U);
+  EXPECT_EQ(same.done, job.done);
+}
+
+TEST_F(StoreJobTest, KeepsEveryKindOfEdit) {
+  const job::OwnSeek entry{.turn = 5, .to = {2, 4}, .position = 40, .version = 0, .skip = 3};
+  for (const decltype(job::Edit::change)& change : std::vector<decltype(job::Edit::change)>{
+           job::Edit::Seek{{3, 2}}, job::Edit::Skip{.epoch = 1, .steps = 4}, job::Edit::Resize{3},
+           job::Edit::Resize{.shards = 3, .entry = entry}, job::Edit::Swap{0}}) {
+    StoredJob job = new_job(7, "run-1");
+    job.schedule.edits = {{.turn = 5, .change = change}, {.turn = 5, .change = change}};
+    EXPECT_EQ(kept(job).schedule, job.schedule) << "kind " << change.index();
+  }
+}
+
+TEST_F(StoreJobTest, KeepsAPlannedSwapWithAPlaceOrForTheNextEpoch) {
+  for (const std::optional<job::StepAt>& place :
+       {std::optional<job::StepAt>(), std::optional(job::StepAt{}),
+        std::optional(job::StepAt{4, 2})}) {
+    StoredJob job = new_job(7, "run-1");
+    job.schedule.planned = job::PlannedSwap{.from = 9, .place = place, .version = 0};
+    EXPECT_EQ(kept(job).schedule, job.schedule);
+  }
+}
+
+TEST_F(StoreJobTest, KeepsVersionsAndBranchesOfASchedule) {
+  StoredJob job = new_job(7, "run-1");
+  job::ScheduleRecord& schedule = job.schedule;
+  schedule.run = 0xffffffffffffffff;
+  schedule.versions[1] = {.items = 100, .tail = Tail::kPad, .batch = 2, .order = "A"};
+  schedule.versions[12] = {.items = 60, .tail = Tail::kKeep, .batch = 5, .order = "B"};
+  schedule.versions_made = 13;
+  schedule.earlier = {1, 12};
+  schedule.base = {
+      .epoch = 3, .step = 2, .position = 20, .shards = 2, .version = 1, .next_version = 12};
+  schedule.base_turn = 32;
+  schedule.oldest = 33;
+  schedule.partings = {{.branch = 2, .turn = 40}, {.branch = 5, .turn = 41}};
+  job.phases[1].version = 2;
+  job.phases[12].version = 3;
+  const StoredJob same = kept(job);
+  EXPECT_EQ(same.schedule, schedule);
+  EXPECT_TRUE(job::Schedule::restored(same.schedule));
+}
+
+TEST_F(StoreJobTest, KeepsTheWholeCursorOfAPosition) {
+  const StoredJob job = new_job(7, "run-1");
+  const job::Cursor cursor{.order = "order",
+                           .at = {1, 2},
+                           .position = 3,
+                           .run = 0xffffffffffffffff,
+                           .branch = 4,
+                           .turn = 5};
+  ASSERT_TRUE(
+      open()->put_jobs({job}, {{.key = job.key, .cursor = cursor, .kept_unix_ms = 10}}).ok());
+  const auto position = open()->position(job.key);
+  ASSERT_TRUE(position && *position);
+  EXPECT_EQ((*position)->cursor, cursor);
+  EXPECT_EQ((*position)->kept_unix_ms, 10U);
+}
+
+// As a disk, or somebody's hand, may leave it.
+TEST_F(StoreJobTest, RefusesADamagedJob) {
+  StoredJob job = new_job(7, "run-1");
+  job.schedule.edits = {{.turn = 5, .change = job::Edit::Skip{.epoch = 1, .steps = 4}}};
+  job.schedule.planned = job::PlannedSwap{.from = 9, .place = job::StepAt{4, 2}, .version = 0};
+  job.members.resize(1);
+  const auto text = job_text(job);
+  ASSERT_TRUE(text) << text.error().message();
+  ASSERT_TRUE(parse_job(*text));
+  const std::vector<std::pair<std::string, std::string>> damages{
+      {R"("schedule":{)", R"("no_schedule":{)"},
+      {R"("run":7)", R"("run":"seven")"},
+      {R"("tail":"drop")", R"("tail":"dropped")"},
+      {R"("versions":{"0":)", R"("versions":{"first":)"},
+      {R"("versions":{"0":)", R"("versions":{"1":)"},
+      {R"("phases":{"0":)", R"("phases":{"1":)"},
+      {R"("skip":{)", R"("skipped":{)"},
+      {R"("steps":4)", R"("steps":null)"},
+      {R"("place":[4,2])", R"("place":[4])"},
+      {R"("base_turn":)", R"("base":)"},
+      {R"("is":"here")", R"("is":"there")"},
+      {R"("members":[)", R"("members":[7,)"},
+      {R"("reserved":0)", R"("reserved":[])"},
+      {R"({"done")", R"(["done")"}};
+  for (const auto& [from, to] : damages) {
+    std::string damaged = *text;
+    const std::size_t at = damaged.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    damaged.replace(at, from.size(), to);
+    const auto parsed = parse_job(damaged);
+    ASSERT_FALSE(parsed) << to;
+    EXPECT_EQ(parsed.error().code(), Code::kDataLoss) << to;
+  }
+  for (std::size_t size = 0; size < text->size(); ++size)
+    ASSERT_FALSE(parse_job(text->substr(0, size))) << size;
+}
+
+TEST_F(StoreJobTest, RefusesAJobThatRunsNothing) {
+  StoredJob job = new_job(7, "run-1");
+  job.schedule.versions.clear();
+  job.phases.clear();
+  ASSERT_TRUE(open()->put_jobs({job}).ok());
+  const auto read = open()->job(job.key);
+  ASSERT_FALSE(read);
+  EXPECT_THAT(read.error().message(), HasSubstr("job 'run-1' cannot be read: it runs nothing"));
 }
 
 TEST_F(StoreTest, KeepsTheHistoryOfAPipelineAndForgetsItWithThePipeline) {
@@ -295,8 +427,7 @@ TEST_F(StoreTest, ChangesNothingWhenOneOfTheJobsOfASwapCannotBeKept) {
   auto store = open();
   StoredPipeline pipeline{.id = "train", .version = 1, .owner = 0, .request = {}};
   ASSERT_TRUE(store->put_pipeline(pipeline, {.version = 1}).ok());
-  StoredJob good;
-  good.key = {.uid = 7, .job = "good", .pipeline = "train"};
+  StoredJob good = new_job(7, "good");
   good.declared = true;
   StoredJob bad = good;
   bad.key.job = "bad";
@@ -311,9 +442,10 @@ TEST_F(StoreTest, ChangesNothingWhenOneOfTheJobsOfASwapCannotBeKept) {
 TEST_F(StoreTest, KeepsPositionsAndForgetsThoseOfJobsThatEndedLongAgo) {
   const job::JobKey old{.uid = 7, .job = "old", .pipeline = "train"};
   const job::JobKey declared{.uid = 7, .job = "declared", .pipeline = "train"};
+  const job::Cursor cursor{
+      .order = "A", .at = {1, 2}, .position = 30, .run = 7, .branch = 0, .turn = 9};
   auto store = open();
-  StoredJob job;
-  job.key = declared;
+  StoredJob job = new_job(7, "declared");
   job.declared = true;
   job.kept_unix_ms = 10;
   job.replaced = {6};
@@ -322,12 +454,11 @@ TEST_F(StoreTest, KeepsPositionsAndForgetsThoseOfJobsThatEndedLongAgo) {
   job.declared = false;
   job.replaced = {5};
   ASSERT_TRUE(store->put_jobs({job}).ok());
-  ASSERT_TRUE(
-      store
-          ->put_jobs({}, {{.key = old, .at = {1, 2}, .position = 3, .kept_unix_ms = 10},
-                          {.key = declared, .at = {4, 5}, .position = 6, .kept_unix_ms = 10}})
-          .ok());
-  EXPECT_EQ((*store->position(old))->at, (job::StepAt{1, 2}));
+  ASSERT_TRUE(store
+                  ->put_jobs({}, {{.key = old, .cursor = cursor, .kept_unix_ms = 10},
+                                  {.key = declared, .cursor = cursor, .kept_unix_ms = 10}})
+                  .ok());
+  EXPECT_EQ((*store->position(old))->cursor, cursor);
   EXPECT_EQ(*store->jobs_named("old"), std::vector<job::JobKey>{old});
   ASSERT_TRUE(store->forget_before(11).ok());
   EXPECT_TRUE(store->jobs_named("old")->empty());
@@ -335,14 +466,13 @@ TEST_F(StoreTest, KeepsPositionsAndForgetsThoseOfJobsThatEndedLongAgo) {
   EXPECT_EQ(store->replaced(declared)->size(), 1U);
   EXPECT_FALSE(store->position(old)->has_value());
   EXPECT_FALSE(store->job(old)->has_value());
-  EXPECT_EQ((*store->position(declared))->position, 6U);
+  EXPECT_EQ((*store->position(declared))->cursor, cursor);
 }
 
 TEST_F(StoreTest, ForgetsAJobWithWhatWasReplacedInIt) {
-  const job::JobKey key{.uid = 7, .job = "run-1", .pipeline = "train"};
   auto store = open();
-  StoredJob job;
-  job.key = key;
+  StoredJob job = new_job(7, "run-1");
+  const job::JobKey key = job.key;
   job.declared = true;
   job.replaced = {5};
   ASSERT_TRUE(store->put_jobs({job}).ok());

@@ -80,19 +80,20 @@ class GpuReader final : public StreamReader {
 
   struct Batch {
     std::uint64_t lease = 0;
-    job::StepAt at;
+    job::StepAt place = {};
     std::shared_ptr<SlotPool> pool;
     Found found;
 
     std::uint32_t slot() const { return delivery::SlotTable::slot_of(lease); }
     bool on_gpu() const { return pool->gpu() != nullptr; }
   };
-  // The batch of the step, which must be what it says.
-  std::optional<Batch> poll(Stream& stream, job::StepAt at) {
+  // The batch, which must be what it says.
+  std::optional<Batch> poll(Stream& stream, Index at) {
     auto taken = stream.take(holder_, at);
     if (!taken) return std::nullopt;
-    EXPECT_EQ((job::StepAt{taken->order.epoch, taken->order.step}), at);
-    Batch batch{.lease = taken->lease, .at = at, .pool = taken->pool, .found = {}};
+    const job::StepAt place = stream.span().at(at).at();
+    EXPECT_EQ((job::StepAt{taken->order.epoch, taken->order.step}), place);
+    Batch batch{.lease = taken->lease, .place = place, .pool = taken->pool, .found = {}};
     batch.found.host = batch.pool->arena().slot(taken->slot).data();
     if (batch.on_gpu()) {
       const auto fields = stream.device_layout().fields();
@@ -102,12 +103,13 @@ class GpuReader final : public StreamReader {
     } else {
       batch.found.fields = stream.phase()->run->plan().layout.fields();
     }
-    EXPECT_TRUE(is_stamped(batch.found, at)) << "other values than those of " << place_text(at);
+    EXPECT_TRUE(is_stamped(batch.found, place))
+        << "other values than those of " << place_text(place);
     return batch;
   }
   // It has read the batch until now, so nobody may have written to it.
   void release(const Batch& batch) {
-    EXPECT_TRUE(is_stamped(batch.found, batch.at)) << "overwritten while it was leased";
+    EXPECT_TRUE(is_stamped(batch.found, batch.place)) << "overwritten while it was leased";
     if (batch.pool->release(batch.lease, holder_)) batch.pool->freed();
   }
 
@@ -192,7 +194,7 @@ class GpuFixture : public StreamsFixture {
   }
   StreamPtr make(std::uint32_t replicas = 1, AbsentReplica absent = AbsentReplica::kWait,
                  std::uint32_t slots = kHostSlots) {
-    return make(testing::replicated(Timeline(phase(), 1), replicas, absent), slots);
+    return make(testing::replicated(span(), replicas, absent), slots);
   }
   static std::shared_ptr<SlotPool> slots_on(const Stream& stream, const HandGpuPtr& gpu) {
     if (gpu == nullptr) return nullptr;
@@ -200,27 +202,27 @@ class GpuFixture : public StreamsFixture {
   }
   GpuReaderPtr reader(JobTag job = 1) { return std::make_shared<GpuReader>(++last_holder_, job); }
   static ReaderTerms terms(const Stream& stream, const GpuReaderPtr& reader, const HandGpuPtr& gpu,
-                           job::StepAt from = {}, std::uint32_t replica = 0) {
+                           Index from = 0, std::uint32_t replica = 0) {
     return {.holder = reader->holder(),
             .job = reader->job,
             .replica = replica,
-            .from = from,
+            .next = from,
             .open_epochs = 100,
             .on_gpu = slots_on(stream, gpu)};
   }
-  // A reader that has joined at a step of epoch 0; null for `gpu`: it reads in main memory.
+  // A reader that has joined at a batch; null for `gpu`: it reads in main memory.
   GpuReaderPtr joined(Stream& stream, const HandGpuPtr& gpu, JobTag job = 1,
-                      std::uint32_t replica = 0, std::uint64_t from = 0) {
+                      std::uint32_t replica = 0, Index from = 0) {
     auto made = reader(job);
-    EXPECT_TRUE(stream.join(made, terms(stream, made, gpu, {0, from}, replica), {0, from}));
+    EXPECT_TRUE(stream.join(made, terms(stream, made, gpu, from, replica), from));
     return made;
   }
-  // One that reads to `until`, from the first step on.
-  GpuReaderPtr joined_until(job::StepAt until, Stream& stream, const HandGpuPtr& gpu, JobTag job) {
+  // One that reads to `until`, from the first batch on.
+  GpuReaderPtr joined_until(Index until, Stream& stream, const HandGpuPtr& gpu, JobTag job) {
     auto made = reader(job);
     ReaderTerms bounded = terms(stream, made, gpu);
     bounded.until = until;
-    EXPECT_TRUE(stream.join(made, bounded, {}));
+    EXPECT_TRUE(stream.join(made, bounded, 0));
     return made;
   }
   static engine::StreamPort& port(Stream& stream) { return stream; }
@@ -239,18 +241,18 @@ class GpuFixture : public StreamsFixture {
     return count;
   }
   static std::optional<GpuReader::Batch> poll(Stream& stream, const GpuReaderPtr& reader,
-                                              std::uint64_t step) {
-    return reader->poll(stream, {0, step});
+                                              Index at) {
+    return reader->poll(stream, at);
   }
-  // The batch of the step, which must be there.
-  static GpuReader::Batch take(Stream& stream, const GpuReaderPtr& reader, std::uint64_t step) {
-    auto batch = poll(stream, reader, step);
-    EXPECT_TRUE(batch) << "step " << step;
+  // The batch, which must be there.
+  static GpuReader::Batch take(Stream& stream, const GpuReaderPtr& reader, Index at) {
+    auto batch = poll(stream, reader, at);
+    EXPECT_TRUE(batch) << "batch " << at;
     return batch.value_or(GpuReader::Batch());
   }
-  static void pass(Stream& stream, const GpuReaderPtr& reader, std::uint64_t step) {
-    auto batch = poll(stream, reader, step);
-    ASSERT_TRUE(batch) << "step " << step;
+  static void pass(Stream& stream, const GpuReaderPtr& reader, Index at) {
+    auto batch = poll(stream, reader, at);
+    ASSERT_TRUE(batch) << "batch " << at;
     reader->release(*batch);
   }
   // How many slots of the stream's own are neither free nor being filled.

@@ -33,7 +33,7 @@ class Reader final : public StreamReader {
  public:
   struct Batch {
     std::uint64_t lease = 0;
-    job::StepAt at;
+    Index at = 0;
     std::shared_ptr<SlotPool> pool;
     std::string text;  // its rows' bytes, one after the other
     bool shared = false;
@@ -43,8 +43,8 @@ class Reader final : public StreamReader {
   Reader(delivery::HolderId holder, JobTag job, std::size_t allowed = 1000)
       : job(job), judge_of(allowed), holder_(holder) {}
 
-  // The step's batch, once it is there.
-  Batch read(Stream& stream, job::StepAt at) {
+  // The batch, once it is there.
+  Batch read(Stream& stream, Index at) {
     while (true) {
       std::uint64_t seen = 0;
       {
@@ -56,10 +56,10 @@ class Reader final : public StreamReader {
       while (told_ == seen) changed_.wait(mutex_);
     }
   }
-  std::optional<Batch> poll(Stream& stream, job::StepAt at) {
+  std::optional<Batch> poll(Stream& stream, Index at) {
     auto taken = stream.take(holder_, at);
     if (!taken) return std::nullopt;
-    EXPECT_EQ((job::StepAt{taken->order.epoch, taken->order.step}), at);
+    EXPECT_EQ((job::StepAt{taken->order.epoch, taken->order.step}), stream.span().at(at).at());
     return Batch{.lease = taken->lease,
                  .at = at,
                  .pool = stream.pool(),
@@ -71,7 +71,7 @@ class Reader final : public StreamReader {
     if (batch.pool->release(batch.lease, holder_)) batch.pool->freed();
   }
   // Reads and gives back; the rows.
-  std::string pass(Stream& stream, job::StepAt at) {
+  std::string pass(Stream& stream, Index at) {
     const Batch batch = read(stream, at);
     release(batch);
     return batch.text;
@@ -115,7 +115,7 @@ class Reader final : public StreamReader {
   Judge judge_of;
 
  private:
-  static std::string text_of(const Stream& stream, const Stream::Taken& taken) {
+  static std::string text_of(const Stream& stream, const TakenBatch& taken) {
     const wire::FieldLayout& field = stream.phase()->run->plan().layout.fields()[0];
     std::string text;
     for (std::uint64_t row = 0; row < taken.order.rows.rows; ++row) {
@@ -150,14 +150,11 @@ inline std::string rows_of(std::uint64_t step) {
 }
 
 // Of a stream for so many replicas; all but the first are awaited, if any is.
-inline StreamOptions replicated(Timeline timeline, std::uint32_t replicas, AbsentReplica absent) {
-  StreamOptions options{.timeline = std::move(timeline),
-                        .from = {},
-                        .maker = 1,
-                        .replicas = replicas,
-                        .absent = absent};
+inline StreamOptions replicated(Span span, std::uint32_t replicas, AbsentReplica absent) {
+  StreamOptions options{
+      .span = std::move(span), .maker = 1, .replicas = replicas, .absent = absent};
   for (std::uint32_t replica = 1; replica < replicas && absent == AbsentReplica::kWait; ++replica)
-    options.awaited.push_back({replica, {}});
+    options.awaited.push_back({replica, 0});
   return options;
 }
 
@@ -186,6 +183,12 @@ class StreamsFixture : public ::testing::Test {
                                               seed, executor_.pool(), engine::RunLimits{}, clock_);
     return made;
   }
+  // Shard 0 of one, from a step of an epoch that is read whole.
+  Span span(const pipeline::PhasePtr& phase, job::StepAt from = {}) const {
+    return Span(phase,
+                {.epoch = from.epoch, .step = from.step, .position = from.step * phase->batch}, 0);
+  }
+  Span span(job::StepAt from = {}) { return span(phase(), from); }
   ReaderPtr reader(JobTag job, std::size_t allowed = 1000) {
     return std::make_shared<Reader>(++last_holder_, job, allowed);
   }

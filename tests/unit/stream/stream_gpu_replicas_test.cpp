@@ -25,7 +25,7 @@ TEST_F(StreamGpuReplicasTest, OthersNeedNotWaitForWhatADismissedReplicaNeededFir
   const auto first = begin(*stream);
   const auto second = begin(*stream);
   ASSERT_TRUE(first && second);
-  ASSERT_TRUE(stream->jump(stays->holder(), {0, 1}));
+  ASSERT_TRUE(stream->jump(stays->holder(), 1));
   stream->leave(away->holder(), true);
   finish(*stream, *second);
   EXPECT_EQ(gpu_->begun(), 0U);
@@ -149,9 +149,9 @@ TEST_F(StreamGpuReplicasTest, ReplicaThatComesBackElsewhereBeginsBehindWhatItsGp
     stream->leave(killed->holder(), true);
     pass(*stream, stays, 0);
     const auto back = reader();
-    const auto comes = terms(*stream, back, elsewhere, {}, 1);
-    EXPECT_EQ(stream->offers(comes), (job::StepAt{0, 2}));
-    ASSERT_TRUE(stream->join(back, comes, {0, 2}));
+    const auto comes = terms(*stream, back, elsewhere, 0, 1);
+    EXPECT_EQ(stream->offers(comes), 2U);
+    ASSERT_TRUE(stream->join(back, comes, 2));
     EXPECT_EQ(full_slots(*stream), 0U);
     pass(*stream, stays, 1);
     produce(*stream, 1);
@@ -204,17 +204,17 @@ TEST_F(StreamGpuReplicasTest, ReplicaThatLeftBeforeTheStreamWentOnIsGivenWhatIsL
     const auto stays = joined(*stream, gpu);
     const auto killed = joined(*stream, gpu, 1, 1);
     for (const GpuReaderPtr& one : {stays, killed})
-      ASSERT_TRUE(stream->set_until(one->holder(), {0, 2}));
+      ASSERT_TRUE(stream->set_until(one->holder(), 2));
     stream->leave(killed->holder(), true);
-    ASSERT_TRUE(stream->set_until(stays->holder(), job::kNever));
+    ASSERT_TRUE(stream->set_until(stays->holder(), kNoIndex));
     for (std::uint64_t step = 0; step < 4; ++step) {
       produce(*stream, 1);
       settle();
       pass(*stream, stays, step);
     }
     const auto back = reader();
-    const auto from = stream->join(back, terms(*stream, back, gpu, {}, 1), job::kNever);
-    ASSERT_EQ(from, (job::StepAt{0, 4})) << "steps 2 and 3 were kept for nobody";
+    const auto from = stream->join(back, terms(*stream, back, gpu, 0, 1), kNoIndex);
+    ASSERT_EQ(from, 4U) << "steps 2 and 3 were kept for nobody";
     produce(*stream, 1);
     settle();
     pass(*stream, back, 4);
@@ -230,7 +230,7 @@ TEST_F(StreamGpuReplicasTest, WhatNobodyOnAGpuHasTakenIsNotKeptThereForWhoMayCom
     const auto first = joined(*stream, gpu_);
     produce(*stream, 2 * kDeviceSlots);
     if (is_copied) gpu_->settle();
-    ASSERT_TRUE(stream->jump(first->holder(), {0, kDeviceSlots}));
+    ASSERT_TRUE(stream->jump(first->holder(), kDeviceSlots));
     gpu_->settle();
     pass(*stream, first, kDeviceSlots);
     for (const GpuReaderPtr& one : {first, host}) stream->leave(one->holder());
@@ -245,16 +245,16 @@ TEST_F(StreamGpuReplicasTest, WhoComesBeforeAStepInTheMakingBeginsBehindWhatHasN
   const auto slow = begin(*stream);
   ASSERT_TRUE(slow);
   produce(*stream, kDeviceSlots);
-  ASSERT_TRUE(stream->jump(first->holder(), {0, 1}));
+  ASSERT_TRUE(stream->jump(first->holder(), 1));
   gpu_->settle();
   const auto late = reader();
-  const auto from = stream->join(late, terms(*stream, late, gpu_, {}, 2), job::kNever);
+  const auto from = stream->join(late, terms(*stream, late, gpu_, 0, 2), kNoIndex);
   ASSERT_TRUE(from);
   finish(*stream, *slow);
   for (std::uint64_t step = 1; step <= kDeviceSlots; ++step) pass(*stream, first, step);
   pass(*stream, host, 0);
   settle();
-  pass(*stream, late, from->step);
+  pass(*stream, late, *from);
   for (const GpuReaderPtr& one : {first, host, late}) stream->leave(one->holder());
 }
 

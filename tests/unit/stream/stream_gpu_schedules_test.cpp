@@ -29,13 +29,13 @@ struct DrawnConsumer {
   GpuReaderPtr reader;
   std::uint32_t replica = 0;
   HandGpuPtr gpu;
-  job::StepAt next;
-  job::StepAt until{1, 0};
+  Index next = 0;
+  Index until = kSteps;
   std::vector<GpuReader::Batch> leases = {};
   bool awake = true;
   std::uint64_t seen = 0;
 
-  bool is_through() const { return next >= until || next >= job::StepAt{0, kSteps}; }
+  bool is_through() const { return next >= until; }
 };
 
 // One epoch of one stream, with whatever a seed brings.
@@ -50,8 +50,8 @@ class Schedule {
         replicas_(replicas) {}
 
   void run() {
-    come({}, 0, 0);
-    for (std::uint32_t replica = 1; replica < replicas_; ++replica) absent_[replica] = {};
+    come(0, 0, 0);
+    for (std::uint32_t replica = 1; replica < replicas_; ++replica) absent_[replica] = 0;
     const bool may_fail = one_in(4);
     const int actions = static_cast<int>(pick(600));
     for (int i = 0; i < actions && !stream_->ended(); ++i) act(may_fail);
@@ -123,7 +123,7 @@ class Schedule {
     if (!batch) return false;
     EXPECT_EQ(batch->on_gpu(), one.gpu != nullptr);
     one.leases.push_back(std::move(*batch));
-    ++one.next.step;
+    ++one.next;
     return true;
   }
   static bool release(DrawnConsumer& one, std::size_t which) {
@@ -133,17 +133,17 @@ class Schedule {
     one.awake = true;
     return true;
   }
-  void come(job::StepAt from, std::uint32_t replica, JobTag job) {
+  void come(Index from, std::uint32_t replica, JobTag job) {
     DrawnConsumer one{
         .reader = std::make_shared<GpuReader>(++last_holder_, replicas_ > 1 ? 1 : job + 1),
         .replica = replica,
         .gpu = some_gpu(),
         .next = from};
-    if (replicas_ == 1 && one_in(3)) one.until = {0, 1 + pick(kSteps)};
+    if (replicas_ == 1 && one_in(3)) one.until = 1 + pick(kSteps);
     ReaderTerms terms{.holder = one.reader->holder(),
                       .job = one.reader->job,
                       .replica = replica,
-                      .from = from,
+                      .next = from,
                       .until = one.until,
                       .open_epochs = 1};
     if (one.gpu != nullptr) {
@@ -157,7 +157,7 @@ class Schedule {
         terms.on_gpu = *slots;
       }
     }
-    const auto joined = stream_->join(one.reader, terms, job::kNever);
+    const auto joined = stream_->join(one.reader, terms, kNoIndex);
     if (!joined) return;  // there is nothing left for it
     one.next = *joined;   // what is before would be made for it elsewhere
     absent_.erase(replica);
@@ -176,7 +176,7 @@ class Schedule {
       return;
     }
     if (consumers_.size() < kMostReaders && one_in(2)) {
-      come({}, 0, pick(3));
+      come(0, 0, pick(3));
     } else if (consumers_.size() > 1) {
       go(*any(), false);
     }
@@ -191,8 +191,8 @@ class Schedule {
   void jump() {
     DrawnConsumer* const one = any();
     if (one == nullptr) return;
-    const job::StepAt to{0, one->next.step + pick(4)};
-    if (to >= one->until || to.step >= kSteps || !stream_->jump(one->reader->holder(), to)) return;
+    const Index to = one->next + pick(4);
+    if (to >= one->until || !stream_->jump(one->reader->holder(), to)) return;
     one->next = to;
     one->awake = true;
   }
@@ -223,7 +223,7 @@ class Schedule {
       for (DrawnConsumer& one : consumers_) goes_on = read(one) || release(one, 0) || goes_on;
     }
     for (const DrawnConsumer& one : consumers_)
-      EXPECT_TRUE(one.is_through()) << "waits for ever at " << place_text(one.next);
+      EXPECT_TRUE(one.is_through()) << "waits for ever at " << one.next;
     while (!consumers_.empty()) go(consumers_.front(), false);
     while (finish_one(0)) {
     }
@@ -238,7 +238,7 @@ class Schedule {
   const std::vector<HandGpuPtr> gpus_;
   const std::uint32_t replicas_;
   std::list<DrawnConsumer> consumers_;
-  std::map<std::uint32_t, job::StepAt> absent_;  // replicas that are awaited, and from where on
+  std::map<std::uint32_t, Index> absent_;  // replicas that are awaited, and from where on
   std::vector<engine::BatchOrder> in_the_making_;
   HandGpuPtr lost_;
   delivery::HolderId last_holder_ = 0;
@@ -300,12 +300,10 @@ TEST_F(StreamGpuSchedulesTest, AllThreadsMayUseAStreamAtOnce) {
   std::atomic<std::size_t> left{readers.size()};
   for (const GpuReaderPtr& one : readers) {
     threads.emplace_back([&, one] {
-      for (job::StepAt at; at.epoch < 3; at = {at.epoch + 1, 0}) {
-        for (; at.step < kSteps; ++at.step) {
-          std::optional<GpuReader::Batch> batch;
-          while (!(batch = one->poll(*stream, at))) std::this_thread::yield();
-          one->release(*batch);
-        }
+      for (Index at = 0; at < 3 * kSteps; ++at) {
+        std::optional<GpuReader::Batch> batch;
+        while (!(batch = one->poll(*stream, at))) std::this_thread::yield();
+        one->release(*batch);
       }
       stream->leave(one->holder());
       --left;

@@ -32,16 +32,14 @@ class StreamGpuTest : public testing::GpuFixture {
     GpuFixture::TearDown();
   }
 
-  ReaderTerms terms(const GpuReaderPtr& reader, const HandGpuPtr& gpu,
-                    job::StepAt from = {}) const {
+  ReaderTerms terms(const GpuReaderPtr& reader, const HandGpuPtr& gpu, Index from = 0) const {
     return GpuFixture::terms(*stream_, reader, gpu, from);
   }
-  std::optional<job::StepAt> join(const GpuReaderPtr& reader, const ReaderTerms& terms,
-                                  job::StepAt latest) {
+  std::optional<Index> join(const GpuReaderPtr& reader, const ReaderTerms& terms, Index latest) {
     readers_.push_back(reader);
     return stream_->join(reader, terms, latest);
   }
-  GpuReaderPtr joined(const HandGpuPtr& gpu, JobTag job = 1, std::uint64_t from = 0) {
+  GpuReaderPtr joined(const HandGpuPtr& gpu, JobTag job = 1, Index from = 0) {
     return readers_.emplace_back(GpuFixture::joined(*stream_, gpu, job, 0, from));
   }
   // In slots whose memory need not have come.
@@ -49,10 +47,10 @@ class StreamGpuTest : public testing::GpuFixture {
     auto made = reader();
     ReaderTerms there = terms(made, testing::kMainMemory);
     there.on_gpu = slots;
-    EXPECT_TRUE(join(made, there, {}));
+    EXPECT_TRUE(join(made, there, 0));
     return made;
   }
-  GpuReaderPtr joined_until(job::StepAt until, const HandGpuPtr& gpu, JobTag job) {
+  GpuReaderPtr joined_until(Index until, const HandGpuPtr& gpu, JobTag job) {
     return readers_.emplace_back(GpuFixture::joined_until(until, *stream_, gpu, job));
   }
   void leave(const GpuReaderPtr& reader) {
@@ -230,7 +228,7 @@ TEST_F(StreamGpuTest, OthersNeedNotWaitForWhatAReaderThatLeftNeededFirst) {
   const auto first = begin();
   const auto second = begin();
   ASSERT_TRUE(first && second);
-  ASSERT_TRUE(stream_->jump(fast->holder(), {0, 1}));
+  ASSERT_TRUE(stream_->jump(fast->holder(), 1));
   finish(*second);
   EXPECT_EQ(gpu_->begun(), 0U) << "step 0 is to be copied before";
   leave(slow);
@@ -247,7 +245,7 @@ TEST_F(StreamGpuTest, CopyOfWhatAReaderJumpsToBeginsAtOnce) {
   ASSERT_TRUE(first && second);
   finish(*second);
   EXPECT_EQ(gpu_->begun(), 0U);
-  ASSERT_TRUE(stream_->jump(only->holder(), {0, 1}));
+  ASSERT_TRUE(stream_->jump(only->holder(), 1));
   EXPECT_EQ(gpu_->begun(), 1U);
   finish(*first);
   gpu_->settle();
@@ -269,10 +267,10 @@ TEST_F(StreamGpuTest, CopyOfWhatAReaderPassesOnToBeginsAtOnce) {
 
 TEST_F(StreamGpuTest, CopiesOfWhatAReaderIsGivenBesidesBeginAtOnce) {
   const auto host = joined(kMainMemory);
-  const auto other = joined_until({0, 1}, gpu_, 2);
+  const auto other = joined_until(1, gpu_, 2);
   produce(3);
   EXPECT_EQ(gpu_->begun(), 1U);
-  ASSERT_TRUE(stream_->set_until(other->holder(), {0, 3}));
+  ASSERT_TRUE(stream_->set_until(other->holder(), 3));
   EXPECT_EQ(gpu_->begun(), 3U);
   gpu_->settle();
   pass({host, other}, 0, 3);
@@ -282,7 +280,7 @@ TEST_F(StreamGpuTest, ReaderJumpsOverWhatIsReadyCopiedAndUnderWay) {
   const auto only = joined(gpu_);
   produce(kHostSlots);
   ASSERT_TRUE(gpu_->complete());  // 0 is there, 1 and 2 are on their way, 3 is ready
-  ASSERT_TRUE(stream_->jump(only->holder(), {0, kHostSlots - 1}));
+  ASSERT_TRUE(stream_->jump(only->holder(), kHostSlots - 1));
   gpu_->settle();
   pass(only, kHostSlots - 1);
   gpu_->settle();
@@ -295,20 +293,20 @@ TEST_F(StreamGpuTest, ReaderThatEndsEarlierGivesBackWhatItDoesNotNeed) {
   produce(kHostSlots);
   ASSERT_TRUE(gpu_->complete());
   ASSERT_TRUE(gpu_->complete());
-  ASSERT_TRUE(stream_->set_until(only->holder(), {0, 1}));
+  ASSERT_TRUE(stream_->set_until(only->holder(), 1));
   gpu_->settle();
   EXPECT_EQ(full_slots(), 0U);
   EXPECT_EQ(free_slots(*stream_->pool_of(only->holder())), kDeviceSlots - 1);
   pass(only, 0);
-  EXPECT_FALSE(stream_->set_until(only->holder(), {0, 9})) << "steps 1 to 3 are gone";
+  EXPECT_FALSE(stream_->set_until(only->holder(), 9)) << "steps 1 to 3 are gone";
 }
 
 TEST_F(StreamGpuTest, ReaderThatEndsLaterGetsWhatIsStillThereForOthers) {
   const auto longer = joined(gpu_);
-  const auto other = joined_until({0, 1}, gpu_, 2);
+  const auto other = joined_until(1, gpu_, 2);
   produce(3);
   gpu_->settle();
-  ASSERT_TRUE(stream_->set_until(other->holder(), {0, 3}));
+  ASSERT_TRUE(stream_->set_until(other->holder(), 3));
   pass({longer, other}, 0, 3);
 }
 
@@ -330,19 +328,17 @@ TEST_F(StreamGpuTest, NextStreamOfASlotPoolDoesNotMeetCopiesOfTheLastOne) {
   produce(2);
   const auto on_gpu = stream_->pool_of(reads->holder());
   leave(reads);
-  const job::StepAt from{0, 7};
-  stream_ = make(StreamOptions{.timeline = Timeline(phase(), 1), .from = from, .maker = 1},
-                 stream_->pool());
-  const auto again = joined(gpu_, 1, from.step);
+  stream_ = make(StreamOptions{.span = span({0, 7}), .maker = 1}, stream_->pool());
+  const auto again = joined(gpu_);
   EXPECT_EQ(stream_->pool_of(again->holder()), on_gpu);
   EXPECT_EQ(gpu_->allocations(), 1);
   EXPECT_EQ(produce(4), 2U) << "the others are copied for nobody";
   EXPECT_EQ(gpu_->under_way(), kDeviceSlots) << "the last one waits for a slot";
   gpu_->settle();
-  pass({again}, 7, 9);
+  pass({again}, 0, 2);
   EXPECT_EQ(produce(2), 2U);
   gpu_->settle();
-  pass(again, 9);
+  pass(again, 2);
 }
 
 TEST_F(StreamGpuTest, LateReaderOnAnotherGpuBeginsBehindWhatLiesOnTheFirstAlone) {
@@ -351,11 +347,11 @@ TEST_F(StreamGpuTest, LateReaderOnAnotherGpuBeginsBehindWhatLiesOnTheFirstAlone)
   gpu_->settle();
   produce(1);  // on its way, and still in main memory
   const auto late = reader(2);
-  EXPECT_EQ(stream_->offers(terms(late, other_gpu_)), (job::StepAt{0, 2}));
-  EXPECT_EQ(stream_->offers(terms(late, kMainMemory)), (job::StepAt{0, 2}));
-  EXPECT_EQ(stream_->offers(terms(late, gpu_)), (job::StepAt{0, 0}));
-  EXPECT_FALSE(stream_->join(late, terms(late, other_gpu_), {0, 1}));
-  ASSERT_EQ(join(late, terms(late, other_gpu_), {0, 5}), (job::StepAt{0, 2}));
+  EXPECT_EQ(stream_->offers(terms(late, other_gpu_)), 2U);
+  EXPECT_EQ(stream_->offers(terms(late, kMainMemory)), 2U);
+  EXPECT_EQ(stream_->offers(terms(late, gpu_)), 0U);
+  EXPECT_FALSE(stream_->join(late, terms(late, other_gpu_), 1));
+  ASSERT_EQ(join(late, terms(late, other_gpu_), 5U), 2);
   settle();
   pass(late, 2);
   pass({first}, 0, 3);
@@ -399,9 +395,9 @@ TEST_F(StreamGpuTest, WhoComesLateBeginsBehindWhatLaterStepsLeaveNoSlotsFor) {
   pass({first}, 0, kDeviceSlots);
   gpu_->settle();
   const auto late = reader();
-  EXPECT_EQ(stream_->offers(terms(late, other_gpu_)), (job::StepAt{0, 0}));
-  EXPECT_EQ(stream_->offers(terms(late, gpu_)), (job::StepAt{0, kDeviceSlots}));
-  ASSERT_TRUE(join(late, terms(late, gpu_), {0, kDeviceSlots}));
+  EXPECT_EQ(stream_->offers(terms(late, other_gpu_)), 0U);
+  EXPECT_EQ(stream_->offers(terms(late, gpu_)), kDeviceSlots);
+  ASSERT_TRUE(join(late, terms(late, gpu_), kDeviceSlots));
   pass({slow}, 0, kDeviceSlots);
   pass({slow, first, late}, kDeviceSlots, 2 * kDeviceSlots);
   EXPECT_EQ(full_slots(), 0U);
@@ -548,10 +544,10 @@ TEST_F(StreamGpuTest, ReaderGoesBackOnlyToWhatItDoesNotHold) {
   gpu_->settle();
   const auto held = take(back, 0);
   leave(back);
-  EXPECT_EQ(stream_->offers(terms(back, gpu_)), (job::StepAt{0, 1}));
+  EXPECT_EQ(stream_->offers(terms(back, gpu_)), 1U);
   back->release(held);
-  EXPECT_EQ(stream_->offers(terms(back, gpu_)), (job::StepAt{0, 0}));
-  ASSERT_TRUE(join(back, terms(back, gpu_), {}));
+  EXPECT_EQ(stream_->offers(terms(back, gpu_)), 0U);
+  ASSERT_TRUE(join(back, terms(back, gpu_), 0));
   pass(back, 0);
 }
 

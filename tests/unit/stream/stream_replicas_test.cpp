@@ -17,12 +17,28 @@ TEST_F(StreamTest, KeepsBatchesForReplicasThatHaveNotCome) {
   const auto first = joined(*stream, 1);
   start(stream);
   expect_steps(*stream, {first}, 0, kSlots);
-  EXPECT_EQ(first->poll(*stream, {0, kSlots}), std::nullopt);
+  EXPECT_EQ(first->poll(*stream, kSlots), std::nullopt);
   EXPECT_THAT(stream->waits_for(first->holder()), HasSubstr("replica 1 of shard 0 has not come"));
   const auto second = joined(*stream, 1, 1);
   const auto third = joined(*stream, 1, 2);
   expect_steps(*stream, {second, third}, 0, kSlots);
-  EXPECT_EQ(first->pass(*stream, {0, kSlots}), rows_of(kSlots));
+  EXPECT_EQ(first->pass(*stream, kSlots), rows_of(kSlots));
+}
+
+TEST_F(StreamTest, KeepsBatchesForAnAwaitedReplicaFromItsTurnOn) {
+  StreamOptions options = testing::replicated(span(), 2, AbsentReplica::kWait);
+  options.turn = 40;
+  options.awaited = {{.replica = 1, .from = 43}};
+  const auto stream = make(std::move(options));
+  const auto first = joined(*stream, 1);
+  start(stream);
+  expect_steps(*stream, {first}, 0, 3 + kSlots);
+  EXPECT_EQ(first->poll(*stream, 3 + kSlots), std::nullopt);
+  const auto second = reader(1);
+  ASSERT_EQ(stream->offers(terms(second, 0, 1)), 3U);
+  ASSERT_TRUE(join(*stream, second, 3, 1));
+  expect_steps(*stream, {second}, 3, 3 + kSlots);
+  expect_steps(*stream, {first, second}, 3 + kSlots, kSteps);
 }
 
 TEST_F(StreamTest, SaysWhichReplicaLagsOnlyOnceThatStopsTheOthers) {
@@ -32,9 +48,9 @@ TEST_F(StreamTest, SaysWhichReplicaLagsOnlyOnceThatStopsTheOthers) {
   start(stream);
   settle(*stream);
   EXPECT_EQ(stream->waits_for(fast->holder()), "");
-  slow->pass(*stream, {0, 0});
+  slow->pass(*stream, 0);
   expect_steps(*stream, {fast}, 0, kSlots + 1);
-  EXPECT_EQ(fast->poll(*stream, {0, kSlots + 1}), std::nullopt);
+  EXPECT_EQ(fast->poll(*stream, kSlots + 1), std::nullopt);
   EXPECT_THAT(stream->waits_for(fast->holder()),
               HasSubstr("replica 1 of shard 0 is still at epoch 0, step 1"));
   EXPECT_EQ(stream->waits_for(slow->holder()), "");
@@ -45,11 +61,11 @@ TEST_F(StreamTest, SaysThatReplicasHoldAllSlotsBetweenThem) {
   const ReaderPtr replicas[] = {joined(*stream, 1), joined(*stream, 1, 1)};
   start(stream);
   for (std::uint64_t step = 0; step < kSlots; ++step) {
-    (void)replicas[step % 2]->read(*stream, {0, step});
-    replicas[(step + 1) % 2]->pass(*stream, {0, step});
+    (void)replicas[step % 2]->read(*stream, step);
+    replicas[(step + 1) % 2]->pass(*stream, step);
   }
-  EXPECT_EQ(replicas[0]->poll(*stream, {0, kSlots}), std::nullopt);
-  EXPECT_EQ(replicas[1]->poll(*stream, {0, kSlots}), std::nullopt);
+  EXPECT_EQ(replicas[0]->poll(*stream, kSlots), std::nullopt);
+  EXPECT_EQ(replicas[1]->poll(*stream, kSlots), std::nullopt);
   EXPECT_THAT(stream->waits_for(replicas[0]->holder()), HasSubstr("hold different batches"));
 }
 
@@ -58,19 +74,18 @@ TEST_F(StreamTest, KeepsThePlaceOfAReplicaThatWasKilled) {
   const auto stays = joined(*stream, 1);
   const auto killed = joined(*stream, 1, 1);
   start(stream);
-  killed->pass(*stream, {0, 0});
+  killed->pass(*stream, 0);
   stream->leave(killed->holder(), true);
   expect_steps(*stream, {stays}, 0, 1 + kSlots);
-  EXPECT_EQ(stays->poll(*stream, {0, 1 + kSlots}), std::nullopt);
+  EXPECT_EQ(stays->poll(*stream, 1 + kSlots), std::nullopt);
   EXPECT_THAT(stream->waits_for(stays->holder()), HasSubstr("replica 1 of shard 0 has not come"));
   const auto back = reader(1);
-  EXPECT_EQ(stream->offers(terms(back, {}, 1)), (job::StepAt{0, 1}))
-      << "step 0 is to be made again";
-  ASSERT_TRUE(join(*stream, back, {0, 1}, 1));
+  EXPECT_EQ(stream->offers(terms(back, 0, 1)), 1U) << "step 0 is to be made again";
+  ASSERT_TRUE(join(*stream, back, 1, 1));
   for (std::uint64_t step = 1; step < 9; ++step) {
-    EXPECT_EQ(back->pass(*stream, {0, step}), rows_of(step));
+    EXPECT_EQ(back->pass(*stream, step), rows_of(step));
     if (step <= kSlots) continue;
-    EXPECT_EQ(stays->pass(*stream, {0, step}), rows_of(step));
+    EXPECT_EQ(stays->pass(*stream, step), rows_of(step));
   }
 }
 
@@ -90,9 +105,9 @@ TEST_F(StreamTest, DoesNotWaitForAReplicaThatWasDismissed) {
   settle(*stream);
   stream->dismiss(2, 1);  // another job's
   expect_steps(*stream, {stays}, 0, kSlots);
-  EXPECT_EQ(stays->poll(*stream, {0, kSlots}), std::nullopt);
+  EXPECT_EQ(stays->poll(*stream, kSlots), std::nullopt);
   stream->dismiss(1, 0);  // is here
-  EXPECT_EQ(stays->poll(*stream, {0, kSlots}), std::nullopt);
+  EXPECT_EQ(stays->poll(*stream, kSlots), std::nullopt);
   stream->dismiss(1, 1);
   expect_steps(*stream, {stays}, kSlots, kSteps);
 }
@@ -121,7 +136,7 @@ TEST_F(StreamTest, IsNotForReplicasOfAnotherJob) {
   const auto stream = make_replicated(2);
   const auto only = joined(*stream, 1);
   const auto stranger = reader(2);
-  EXPECT_EQ(stream->offers(terms(stranger, {}, 1)), std::nullopt);
+  EXPECT_EQ(stream->offers(terms(stranger, 0, 1)), std::nullopt);
 }
 
 }  // namespace

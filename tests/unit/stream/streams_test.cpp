@@ -23,13 +23,15 @@ constexpr std::uint32_t kSlots = kJobCredits + 2;
 
 class StreamsTest : public testing::StreamsFixture {
  protected:
-  StreamWish wish(const Timeline& timeline, const ReaderPtr& reader, job::StepAt from = {}) {
-    return {.timeline = timeline,
-            .from = from,
+  StreamWish wish(const ReaderPtr& reader, const Span& span) {
+    return {.span = span,
             .job = reader->job,
             .credits = kJobCredits,
             .open_epochs = 100,
             .meter = meter_};
+  }
+  StreamWish wish(const ReaderPtr& reader, job::StepAt from = {}) {
+    return wish(reader, span(phase_, from));
   }
   std::vector<Leg> connect(const ReaderPtr& reader, const StreamWish& wish) {
     auto legs = streams_.connect(reader, wish);
@@ -37,34 +39,40 @@ class StreamsTest : public testing::StreamsFixture {
     return legs ? *legs : std::vector<Leg>();
   }
   std::vector<Leg> connect(const ReaderPtr& reader, job::StepAt from = {}) {
-    return connect(reader, wish(timeline_, reader, from));
+    return connect(reader, wish(reader, from));
   }
   static void leave(const ReaderPtr& reader, const std::vector<Leg>& legs) {
     for (const Leg& leg : legs) leg.stream->leave(reader->holder());
   }
-  // What the reader is given at `at`, on its way.
-  static std::string pass(const ReaderPtr& reader, std::vector<Leg>& legs, job::StepAt at) {
+  // The batch `at` of what the reader has wished for.
+  static std::string pass(const ReaderPtr& reader, std::vector<Leg>& legs, Index at) {
     while (legs.size() > 1 && legs[1].from <= at) {
       legs.front().stream->leave(reader->holder());
       legs.erase(legs.begin());
     }
-    return reader->pass(*legs.front().stream, at);
+    const Leg& leg = legs.front();
+    return reader->pass(*leg.stream, at - leg.from + leg.first);
+  }
+  // Passes [from, until), of the epoch that begins with batch 0.
+  static void expect_steps(const ReaderPtr& reader, std::vector<Leg>& legs, Index from,
+                           Index until) {
+    for (Index at = from; at < until; ++at) EXPECT_EQ(pass(reader, legs, at), rows_of(at));
   }
 
   Streams streams_{executor_, arenas_, delivery::ArenaKind::kMemfd, clock_};
-  Timeline timeline_{std::make_shared<pipeline::Phase>(), 1};
+  pipeline::PhasePtr phase_;
   void SetUp() override {
     StreamsFixture::SetUp();
-    timeline_ = Timeline(phase(), 1);
+    phase_ = phase();
   }
 };
 
 TEST_F(StreamsTest, LetsJobsShareThatNeedTheSameRowsOfTheSameContent) {
   const auto one = reader(1);
   const auto other = reader(2);
-  const Timeline same(phase(), 1);  // a phase of its own, alike in content and seed
   const auto first = connect(one);
-  const auto second = connect(other, wish(same, other));
+  // A phase of its own, alike in content and seed.
+  const auto second = connect(other, wish(other, span(phase())));
   ASSERT_EQ(second.size(), 1U);
   EXPECT_EQ(first[0].stream, second[0].stream);
 }
@@ -72,75 +80,189 @@ TEST_F(StreamsTest, LetsJobsShareThatNeedTheSameRowsOfTheSameContent) {
 TEST_F(StreamsTest, SharesNothingBetweenOthers) {
   const auto one = reader(1);
   const auto first = connect(one);
-  const auto differs = [&](const Timeline& timeline, auto change) {
+  const auto differs = [&](const Span& wanted, auto change) {
     const auto other = reader(2);
-    StreamWish wanted = wish(timeline, other);
-    change(wanted);
-    const auto legs = connect(other, wanted);
-    EXPECT_NE(legs[0].stream, first[0].stream);
+    StreamWish changed = wish(other, wanted);
+    change(changed);
+    const auto legs = connect(other, changed);
+    EXPECT_NE(legs.back().stream, first[0].stream);
     leave(other, legs);
   };
   const auto nothing = [](StreamWish&) {};
-  differs(Timeline(phase("other content"), 1), nothing);
-  differs(Timeline(phase("content", 2), 1), nothing);
-  differs(Timeline(phase(), 2), nothing);
-  differs(timeline_, [](StreamWish& wanted) { wanted.uid = 7; });
-  differs(timeline_, [](StreamWish& wanted) { wanted.replicas = 2; });
-  differs(timeline_, [](StreamWish& wanted) { wanted.from = {1, 0}; });
+  differs(span(phase("other content")), nothing);
+  differs(span(phase("content", 2)), nothing);
+  differs(Span(phase_, {.shards = 2}, 0), nothing);
+  differs(Span(phase_, {.step = 1, .position = 3}, 0), nothing);
+  differs(span(phase_, {1, 0}), nothing);
+  differs(span(phase_), [](StreamWish& wanted) { wanted.uid = 7; });
+  differs(span(phase_), [](StreamWish& wanted) { wanted.replicas = 2; });
+}
+
+TEST_F(StreamsTest, LetsAWishBeginInTheMidstOfAStream) {
+  const auto one = reader(1);
+  auto first = connect(one);
+  expect_steps(one, first, 0, 3);
+  const auto other = reader(2);
+  auto second = connect(other, {0, 3});
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_EQ(second[0].stream, first[0].stream);
+  EXPECT_EQ(second[0].first, 3U);
+  for (Index at = 0; at < kSteps - 3; ++at) {
+    EXPECT_EQ(pass(other, second, at), rows_of(3 + at));
+    EXPECT_EQ(pass(one, first, 3 + at), rows_of(3 + at));
+  }
+}
+
+TEST_F(StreamsTest, EndsAWishThatBeginsInTheMidstOfAStreamWhereItIsToEnd) {
+  const auto one = reader(1);
+  auto first = connect(one);
+  expect_steps(one, first, 0, 3);
+  const auto other = reader(2);
+  StreamWish brief = wish(other, {0, 3});
+  brief.until = 4;
+  auto second = connect(other, brief);
+  ASSERT_EQ(second[0].stream, first[0].stream);
+  for (Index at = 0; at < 4; ++at) {
+    EXPECT_EQ(pass(other, second, at), rows_of(3 + at));
+    EXPECT_EQ(pass(one, first, 3 + at), rows_of(3 + at));
+  }
+  const auto left = second[0].stream->readable(other->holder());
+  EXPECT_TRUE(left.to_its_end);
+  EXPECT_EQ(left.batches, 0U);
+  for (Index at = 7; at < kSteps; ++at) EXPECT_EQ(pass(one, first, at), rows_of(at));
+}
+
+TEST_F(StreamsTest, LetsAStreamBeginInTheMidstOfAWish) {
+  const auto one = reader(1);
+  auto first = connect(one, {0, 4});
+  const auto other = reader(2);
+  auto second = connect(other);
+  ASSERT_EQ(second.size(), 2U);
+  EXPECT_EQ(second[1].stream, first[0].stream);
+  EXPECT_EQ(second[1].from, 4U);
+  EXPECT_EQ(second[1].first, 0U);
+  for (Index at = 0; at < kSteps; ++at) {
+    EXPECT_EQ(pass(other, second, at), rows_of(at));
+    if (at < 4) continue;
+    EXPECT_EQ(pass(one, first, at - 4), rows_of(at));
+  }
+}
+
+TEST_F(StreamsTest, LetsAWishThatEndsWhereAStreamBeginsGoItsOwnWay) {
+  const auto one = reader(1);
+  const auto first = connect(one, {0, 4});
+  const auto other = reader(2);
+  StreamWish brief = wish(other);
+  brief.until = 4;
+  const auto second = connect(other, brief);
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_NE(second[0].stream, first[0].stream);
 }
 
 TEST_F(StreamsTest, SharesNoStreamOfOnePhaseWhereTheNextOneBegins) {
   const auto one = reader(1);
-  timeline_.swap({0, 4}, phase("other content"));
-  StreamWish until = wish(timeline_, one);
-  until.until = {0, 4};
+  StreamWish until = wish(one);
+  until.until = 4;
   auto first = connect(one, until);
-  for (std::uint64_t step = 0; step < 3; ++step) pass(one, first, {0, step});
+  expect_steps(one, first, 0, 3);
   const auto other = reader(2);
-  StreamWish behind = wish(timeline_, other);
-  behind.from = {0, 4};
-  const auto legs = connect(other, behind);
-  EXPECT_EQ(legs[0].stream->phase(), timeline_.phase({0, 4}));
+  const auto next = phase("other content");
+  const auto legs = connect(other, wish(other, span(next, {0, 4})));
+  EXPECT_EQ(legs[0].stream->phase(), next);
 }
 
 TEST_F(StreamsTest, DoesNotLetAJobWaitUntilAnotherComesToAPhase) {
   const auto one = reader(1);
-  timeline_.swap({0, 8}, phase("other content"));
-  StreamWish before = wish(timeline_, one);
-  before.until = {0, 8};
+  const auto next = phase("other content");
+  StreamWish before = wish(one);
+  before.until = 8;
   const auto first = connect(one, before);
-  StreamWish after = wish(timeline_, one);
-  after.from = {0, 8};
+  StreamWish after = wish(one, span(next, {0, 8}));
   after.after = first[0].stream;
+  after.after_until = 8;
   const auto second = connect(one, after);
   const auto other = reader(2);
-  StreamWish there = wish(timeline_, other);
-  there.from = {0, 8};
-  auto legs = connect(other, there);
+  auto legs = connect(other, wish(other, span(next, {0, 8})));
   EXPECT_NE(legs[0].stream, second[0].stream);
-  EXPECT_EQ(pass(other, legs, {0, 8}), rows_of(8));
+  EXPECT_EQ(pass(other, legs, 0), rows_of(8));
+}
+
+TEST_F(StreamsTest, GivesTheStreamThatFollowsTheSlotsOfTheOneBefore) {
+  const auto one = reader(1);
+  StreamWish before = wish(one);
+  before.until = 6;
+  auto legs = connect(one, before);
+  const std::uint64_t used = meter_->used();
+  StreamWish after = wish(one, {3, 2});  // it skips
+  after.turn = 6;
+  after.after = legs[0].stream;
+  after.after_until = 6;
+  after.reuse = legs[0].stream->pool();
+  for (Leg& leg : connect(one, after)) legs.push_back({6 + leg.from, leg.stream, leg.first});
+  ASSERT_EQ(legs.size(), 2U);
+  EXPECT_EQ(legs[1].stream->pool(), legs[0].stream->pool());
+  EXPECT_EQ(meter_->used(), used);
+  settle(*legs[0].stream);
+  EXPECT_EQ(legs[1].stream->readable(one->holder()).batches, 0U) << "the first one needs them all";
+  expect_steps(one, legs, 0, 6);
+  for (Index at = 6; at < 6 + 2 * kSteps; ++at)
+    EXPECT_EQ(pass(one, legs, at), rows_of((at - 6 + 2) % kSteps));
+}
+
+// A job that stops reading must stop no other job for ever: of two streams with the same slots
+// nobody could tell.
+TEST_F(StreamsTest, LetsNoOtherJobReadAStreamWhoseSlotsServeTheNextOneToo) {
+  const auto one = reader(1);
+  StreamWish before = wish(one);
+  before.until = 6;
+  const auto first = connect(one, before);
+  StreamWish after = wish(one, {0, 9});
+  after.turn = 6;
+  after.after = first[0].stream;
+  after.after_until = 6;
+  after.reuse = first[0].stream->pool();
+  const auto second = connect(one, after);
+  ASSERT_EQ(second[0].stream->pool(), first[0].stream->pool());
+  const auto other = reader(2);
+  const auto legs = connect(other);
+  EXPECT_NE(legs[0].stream, first[0].stream);
+}
+
+TEST_F(StreamsTest, GivesTheStreamThatFollowsSlotsOfItsOwnWhereAnotherJobReadsTheOneBefore) {
+  const auto one = reader(1);
+  StreamWish before = wish(one);
+  before.until = 6;
+  const auto first = connect(one, before);
+  const auto other = reader(2);
+  ASSERT_EQ(connect(other)[0].stream, first[0].stream);
+  StreamWish after = wish(one, {0, 9});
+  after.turn = 6;
+  after.after = first[0].stream;
+  after.after_until = 6;
+  after.reuse = first[0].stream->pool();
+  EXPECT_NE(connect(one, after)[0].stream->pool(), first[0].stream->pool());
 }
 
 TEST_F(StreamsTest, LetsALateOneCatchUpByAStreamOfItsOwn) {
   const auto one = reader(1);
   const auto late = reader(2);
   auto ahead = connect(one);
-  for (std::uint64_t step = 0; step < 6; ++step) pass(one, ahead, {0, step});
+  expect_steps(one, ahead, 0, 6);
   auto legs = connect(late);
   ASSERT_EQ(legs.size(), 2U);
-  EXPECT_EQ(legs[1].from, (job::StepAt{0, 6}));
+  EXPECT_EQ(legs[1].from, 6U);
   EXPECT_EQ(legs[1].stream, ahead[0].stream);
   for (std::uint64_t step = 0; step < kSteps; ++step) {
-    EXPECT_EQ(pass(late, legs, {0, step}), rows_of(step));
+    EXPECT_EQ(pass(late, legs, step), rows_of(step));
     if (step < 6) continue;
-    EXPECT_EQ(pass(one, ahead, {0, step}), rows_of(step));
+    EXPECT_EQ(pass(one, ahead, step), rows_of(step));
   }
 }
 
 TEST_F(StreamsTest, LetsASecondLateOneShareTheCatchingUp) {
   const auto one = reader(1);
   auto ahead = connect(one);
-  for (std::uint64_t step = 0; step < 6; ++step) pass(one, ahead, {0, step});
+  expect_steps(one, ahead, 0, 6);
   const auto late = reader(2);
   const auto later = reader(3);
   const auto legs = connect(late);
@@ -152,10 +274,10 @@ TEST_F(StreamsTest, LetsASecondLateOneShareTheCatchingUp) {
 
 TEST_F(StreamsTest, DoesNotLetAJobWaitForOneThatIsFarBehind) {
   use(FakeSource::numbered(400));
-  timeline_ = Timeline(phase(), 1);
+  phase_ = phase();
   const auto one = reader(1);
   auto ahead = connect(one);
-  for (std::uint64_t step = 0; step < 40; ++step) pass(one, ahead, {0, step});
+  expect_steps(one, ahead, 0, 40);
   const auto behind = reader(2);
   const auto legs = connect(behind);
   ASSERT_EQ(legs.size(), 1U);
@@ -165,83 +287,129 @@ TEST_F(StreamsTest, DoesNotLetAJobWaitForOneThatIsFarBehind) {
 TEST_F(StreamsTest, JoinsNothingWhenTheArenaDoesNotFit) {
   const auto one = reader(1);
   auto ahead = connect(one);
-  for (std::uint64_t step = 0; step < 6; ++step) pass(one, ahead, {0, step});
+  expect_steps(one, ahead, 0, 6);
   meter_->set_limit(1);
   const auto late = reader(2);
-  const auto refused = streams_.connect(late, wish(timeline_, late));
+  const auto refused = streams_.connect(late, wish(late));
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message(), HasSubstr("does not fit"));
   EXPECT_EQ(ahead[0].stream->jobs().size(), 1U);
-  for (std::uint64_t step = 6; step < kSteps; ++step) pass(one, ahead, {0, step});
+  expect_steps(one, ahead, 6, kSteps);
 }
 
-TEST_F(StreamsTest, KeepsReplicasApartThatAreInDifferentPassages) {
-  const auto roll = std::make_shared<ReplicaRoll>();
-  const auto replica = [&](const ReaderPtr& reader, std::uint32_t number, std::uint32_t passage) {
-    StreamWish wanted = wish(timeline_, reader);
+TEST_F(StreamsTest, DoesNotLetAJobWaitForOneThatIsYetToComeToItsBegin) {
+  use(FakeSource::numbered(400));
+  phase_ = phase();
+  const auto one = reader(1);
+  const auto ahead = connect(one, {0, 40});
+  const auto behind = reader(2);
+  const auto legs = connect(behind);
+  ASSERT_EQ(legs.size(), 1U);
+  EXPECT_NE(legs[0].stream, ahead[0].stream);
+}
+
+// One replica's loop has sought back to the first step, the other one's does not yet.
+TEST_F(StreamsTest, BringsReplicasTogetherAtEqualTurnsAlone) {
+  const auto presence = std::make_shared<ReplicaPresence>();
+  const auto replica = [&](const ReaderPtr& reader, std::uint32_t number, job::Turn turn) {
+    StreamWish wanted = wish(reader);
     wanted.replicas = 2;
     wanted.replica = number;
-    wanted.roll = roll;
-    wanted.passage = passage;
-    roll->came({0, number}, 2, reader->holder(), passage);
+    wanted.presence = presence;
+    wanted.turn = turn;
     return connect(reader, wanted);
   };
   const auto behind = reader(1);
   const auto ahead = reader(1);
-  auto later = replica(ahead, 1, 1);
+  presence->came({0, 0}, 2, behind->holder());
+  presence->came({0, 1}, 2, ahead->holder());
+  auto later = replica(ahead, 1, kSteps);
   auto earlier = replica(behind, 0, 0);
   ASSERT_NE(earlier[0].stream, later[0].stream);
-  for (std::uint64_t step = 0; step < kSteps; ++step) pass(behind, earlier, {0, step});
-  for (std::uint64_t step = 0; step < kSlots; ++step) pass(ahead, later, {0, step});
-  EXPECT_EQ(ahead->poll(*later[0].stream, {0, kSlots}), std::nullopt) << "the other is awaited";
-  leave(behind, earlier);
-  auto there = replica(behind, 0, 1);
+  auto there = replica(behind, 0, kSteps);
   ASSERT_EQ(there.size(), 1U);
   EXPECT_EQ(there[0].stream, later[0].stream);
-  EXPECT_EQ(pass(behind, there, {0, 0}), rows_of(0));
+  expect_steps(ahead, later, 0, kSlots);
+  EXPECT_EQ(ahead->poll(*later[0].stream, kSlots), std::nullopt) << "the other is awaited";
+  expect_steps(behind, earlier, 0, kSteps);
+  leave(behind, earlier);
+  EXPECT_EQ(pass(behind, there, 0), rows_of(0));
+  EXPECT_EQ(pass(ahead, later, kSlots), rows_of(kSlots));
+}
+
+// A seek ahead that both are told of: the first one goes there in the stream that it reads.
+TEST_F(StreamsTest, BringsReplicasTogetherWhereOneHasJumped) {
+  const auto presence = std::make_shared<ReplicaPresence>();
+  const auto replica = [&](const ReaderPtr& reader, std::uint32_t number, job::StepAt from,
+                           job::Turn turn) {
+    StreamWish wanted = wish(reader, from);
+    wanted.replicas = 2;
+    wanted.replica = number;
+    wanted.presence = presence;
+    wanted.turn = turn;
+    return connect(reader, wanted);
+  };
+  const auto first = reader(1);
+  const auto second = reader(1);
+  auto jumps = replica(first, 0, {}, 0);
+  auto leaves = replica(second, 1, {}, 0);
+  ASSERT_EQ(jumps[0].stream, leaves[0].stream);
+  for (Index at = 0; at < 2; ++at) {
+    EXPECT_EQ(pass(first, jumps, at), rows_of(at));
+    EXPECT_EQ(pass(second, leaves, at), rows_of(at));
+  }
+  ASSERT_TRUE(jumps[0].stream->jump(first->holder(), 12));
+  leave(second, leaves);
+  auto there = replica(second, 1, {0, 12}, 2);
+  ASSERT_EQ(there.size(), 1U);
+  EXPECT_EQ(there[0].stream, jumps[0].stream);
+  for (Index at = 12; at < kSteps; ++at) {
+    EXPECT_EQ(pass(first, jumps, at), rows_of(at));
+    EXPECT_EQ(pass(second, there, at - 12), rows_of(at));
+  }
 }
 
 TEST_F(StreamsTest, BringsReplicasTogetherHoweverFarApartTheyAre) {
-  const auto roll = std::make_shared<ReplicaRoll>();
+  const auto presence = std::make_shared<ReplicaPresence>();
   const auto replica = [&](const ReaderPtr& reader, std::uint32_t number) {
-    StreamWish wanted = wish(timeline_, reader);
+    StreamWish wanted = wish(reader);
     wanted.replicas = 2;
     wanted.replica = number;
-    wanted.roll = roll;
+    wanted.presence = presence;
     return connect(reader, wanted);
   };
   const auto first = reader(1);
   const auto second = reader(1);
   auto ahead = replica(first, 0);
-  for (std::uint64_t step = 0; step < kSlots; ++step) pass(first, ahead, {0, step});
-  EXPECT_EQ(first->poll(*ahead[0].stream, {0, kSlots}), std::nullopt) << "the other is awaited";
+  expect_steps(first, ahead, 0, kSlots);
+  EXPECT_EQ(first->poll(*ahead[0].stream, kSlots), std::nullopt) << "the other is awaited";
   auto legs = replica(second, 1);
   ASSERT_EQ(legs.size(), 1U);
   EXPECT_EQ(legs[0].stream, ahead[0].stream);
-  for (std::uint64_t step = 0; step < kSlots; ++step) pass(second, legs, {0, step});
-  second->pass(*legs[0].stream, {0, kSlots});
+  expect_steps(second, legs, 0, kSlots);
+  second->pass(*legs[0].stream, kSlots);
   legs[0].stream->leave(second->holder(), true);
   const auto back = reader(1);
   auto again = replica(back, 1);
   ASSERT_EQ(again.size(), 2U) << "what it has missed, and then the others'";
   for (std::uint64_t step = 0; step < kSteps; ++step) {
-    EXPECT_EQ(pass(back, again, {0, step}), rows_of(step));
+    EXPECT_EQ(pass(back, again, step), rows_of(step));
     if (step < kSlots) continue;
-    EXPECT_EQ(pass(first, ahead, {0, step}), rows_of(step));
+    EXPECT_EQ(pass(first, ahead, step), rows_of(step));
   }
 }
 
 TEST_F(StreamsTest, WaitsForNoReplicaThatIsDismissed) {
   const auto first = reader(1);
-  StreamWish wanted = wish(timeline_, first);
+  StreamWish wanted = wish(first);
   wanted.replicas = 2;
-  wanted.roll = std::make_shared<ReplicaRoll>();
+  wanted.presence = std::make_shared<ReplicaPresence>();
   auto legs = connect(first, wanted);
   streams_.dismiss(1, {1, 1});  // of another shard
-  for (std::uint64_t step = 0; step < kSlots; ++step) pass(first, legs, {0, step});
-  EXPECT_EQ(first->poll(*legs[0].stream, {0, kSlots}), std::nullopt);
+  expect_steps(first, legs, 0, kSlots);
+  EXPECT_EQ(first->poll(*legs[0].stream, kSlots), std::nullopt);
   streams_.dismiss(1, {0, 1});
-  for (std::uint64_t step = kSlots; step < kSteps; ++step) pass(first, legs, {0, step});
+  expect_steps(first, legs, kSlots, kSteps);
 }
 
 TEST_F(StreamsTest, TellsWhoIsHeldUpToGoItsOwnWay) {
@@ -249,8 +417,8 @@ TEST_F(StreamsTest, TellsWhoIsHeldUpToGoItsOwnWay) {
   const auto stuck = reader(2);
   auto legs = connect(fast);
   connect(stuck);
-  for (std::uint64_t step = 0; step < kSlots; ++step) pass(fast, legs, {0, step});
-  EXPECT_EQ(fast->poll(*legs[0].stream, {0, kSlots}), std::nullopt);
+  expect_steps(fast, legs, 0, kSlots);
+  EXPECT_EQ(fast->poll(*legs[0].stream, kSlots), std::nullopt);
   streams_.tick();
   EXPECT_EQ(fast->times_displaced(), 0) << "no time has passed";
   clock_.advance(std::chrono::milliseconds(1000));
@@ -278,77 +446,111 @@ TEST_F(StreamsTest, GivesASharedRunTheWeightOfAllItsJobs) {
   EXPECT_EQ(run.weight(), 1);
 }
 
-// Jobs that come, read, jump, stop, are displaced and go, in any order, against what each is owed:
-// every step from where it began, or jumped to, once and in order; and no slot is lost by it.
+// Jobs that come, read, jump, are sent elsewhere, stop, are displaced and go, in any order, against
+// what each is owed: a batch of the right step at each turn; and no slot is lost by it.
 class StreamsModel : public StreamsTest, public ::testing::WithParamInterface<std::uint32_t> {
  protected:
+  // A step, counted through epochs.
+  using Place = std::uint64_t;
+  static job::StepAt step_at(Place place) { return {place / kSteps, place % kSteps}; }
+
   struct Job {
     ReaderPtr reader;
-    std::vector<Leg> legs;
-    job::StepAt next;
-    std::vector<Reader::Batch> held;
+    std::vector<Leg> legs = {};  // `from` is a turn
+    job::Turn turn = 0;
+    std::map<job::Turn, Place> places = {};  // from which turn on it is there
+    std::vector<Reader::Batch> held = {};
+
+    Place place() const {
+      const auto [from, begin] = *std::prev(places.upper_bound(turn));
+      return begin + (turn - from);
+    }
+    Index index(const Leg& leg, job::Turn of) const { return of - leg.from + leg.first; }
+    bool is_to_go_elsewhere() const { return places.rbegin()->first > turn; }
   };
-  static job::StepAt settled(job::StepAt at) {
-    return at.step < kSteps ? at : job::StepAt{at.epoch + 1, 0};
+  void add_legs(Job& job, StreamWish wanted, job::Turn from) {
+    wanted.turn = from;
+    for (Leg& leg : connect(job.reader, wanted)) {
+      pools_.push_back(leg.stream->pool());
+      job.legs.push_back({from + leg.from, std::move(leg.stream), leg.first});
+    }
   }
+  // Reads there from its turn on, and nothing else.
+  void go_to(Job& job, Place place) {
+    std::vector<Leg> before = std::exchange(job.legs, {});
+    job.places = {{job.turn, place}};
+    add_legs(job, wish(job.reader, step_at(place)), job.turn);
+    leave(job.reader, before);
+  }
+  // Reads elsewhere from a turn that lies ahead, as by an edit.
+  void edit(Job& job, job::Turn at, Place place) {
+    if (job.is_to_go_elsewhere() || job.legs.back().from >= at) return;
+    const Leg& last = job.legs.back();
+    StreamWish wanted = wish(job.reader, step_at(place));
+    wanted.after = last.stream;
+    wanted.after_until = job.index(last, at);
+    wanted.reuse = last.stream->pool();
+    ASSERT_TRUE(last.stream->set_until(job.reader->holder(), wanted.after_until));
+    add_legs(job, wanted, at);
+    job.places[at] = place;
+  }
+  static void advance(Job& job) {
+    while (job.legs.size() > 1 && job.legs[1].from <= job.turn) {
+      job.legs.front().stream->leave(job.reader->holder());
+      job.legs.erase(job.legs.begin());
+    }
+  }
+  static bool jump(Job& job, Place place) {
+    if (job.legs.size() > 1) return false;
+    Leg& leg = job.legs.front();
+    const auto to = leg.stream->span().index_of(step_at(place));
+    if (!to || !leg.stream->jump(job.reader->holder(), *to)) return false;
+    leg.from = job.turn;
+    leg.first = *to;
+    job.places = {{job.turn, place}};
+    return true;
+  }
+  static void release_all(Job& job) {
+    for (auto& batch : job.held) job.reader->release(batch);
+    job.held.clear();
+  }
+  static void go(Job& job) {
+    release_all(job);
+    leave(job.reader, job.legs);
+  }
+
+  std::vector<std::shared_ptr<SlotPool>> pools_;
 };
 
 TEST_P(StreamsModel, GivesEachWhatItIsOwedAndKeepsNothing) {
   std::mt19937 random(GetParam());
-  const auto below = [&](std::uint32_t bound) {
-    return static_cast<std::uint32_t>(random() % bound);
-  };
+  const auto below = [&](std::uint64_t bound) { return random() % bound; };
   std::vector<Job> jobs;
-  std::vector<std::shared_ptr<SlotPool>> pools;
-  const auto note = [&](const std::vector<Leg>& legs) {
-    for (const Leg& leg : legs) pools.push_back(leg.stream->pool());
-  };
-  std::uint64_t tag = 0;
-  const auto go = [&](Job& job) {
-    for (auto& batch : job.held) job.reader->release(batch);
-    job.held.clear();
-    leave(job.reader, job.legs);
-  };
-  for (int turn = 0; turn < 600; ++turn) {
+  JobTag tag = 0;
+  for (int action = 0; action < 600; ++action) {
     if (jobs.size() < 2 || (jobs.size() < 6 && below(12) == 0)) {
-      Job job{.reader = reader(++tag), .legs = {}, .next = {0, below(8)}, .held = {}};
-      if (!jobs.empty() && below(2) == 0) job.next = jobs[below(jobs.size())].next;
-      job.legs = connect(job.reader, job.next);
-      note(job.legs);
+      Job job{.reader = reader(++tag)};
+      Place place = below(8);
+      if (!jobs.empty() && below(2) == 0) place = jobs[below(jobs.size())].place();
+      go_to(job, place);
       jobs.push_back(std::move(job));
       continue;
     }
-    Job& job = jobs[below(static_cast<std::uint32_t>(jobs.size()))];
-    const auto advance = [&] {
-      while (job.legs.size() > 1 && job.legs[1].from <= job.next) {
-        job.legs.front().stream->leave(job.reader->holder());
-        job.legs.erase(job.legs.begin());
-      }
-    };
-    switch (below(16)) {
+    Job& job = jobs[below(jobs.size())];
+    switch (below(17)) {
       case 0:
         go(job);
         jobs.erase(jobs.begin() + (&job - jobs.data()));
         break;
       case 1: {  // a seek, however far
-        const job::StepAt to = settled({job.next.epoch + below(2), below(kSteps)});
-        advance();
-        if (to < job.next || job.legs.size() > 1 ||
-            !job.legs.front().stream->jump(job.reader->holder(), to)) {
-          leave(job.reader, job.legs);
-          job.legs = connect(job.reader, to);
-          note(job.legs);
-        }
-        job.next = to;
+        const Place to = (step_at(job.place()).epoch + below(2)) * kSteps + below(kSteps);
+        advance(job);
+        if (to < job.place() || !jump(job, to)) go_to(job, to);
         break;
       }
-      case 2: {  // its own way, as one that is held up
-        const auto legs = connect(job.reader, job.next);
-        leave(job.reader, job.legs);
-        job.legs = legs;
-        note(job.legs);
+      case 2:  // its own way, as one that is held up
+        if (!job.is_to_go_elsewhere()) go_to(job, job.place());
         break;
-      }
       case 3:
         (void)job.legs.front().stream->hold();
         job.legs.front().stream->go_on();
@@ -357,18 +559,22 @@ TEST_P(StreamsModel, GivesEachWhatItIsOwedAndKeepsNothing) {
         clock_.advance(std::chrono::milliseconds(300));
         streams_.tick();
         break;
+      case 5:
+        edit(job, job.turn + 1 + below(6), step_at(job.place()).epoch * kSteps + below(2 * kSteps));
+        break;
       default: {
         if (!job.held.empty() && (job.held.size() == kJobCredits || below(3) == 0)) {
           job.reader->release(job.held.front());
           job.held.erase(job.held.begin());
         }
         if (job.held.size() == kJobCredits) break;
-        advance();
-        auto batch = job.reader->poll(*job.legs.front().stream, job.next);
+        advance(job);
+        const Leg& leg = job.legs.front();
+        auto batch = job.reader->poll(*leg.stream, job.index(leg, job.turn));
         if (!batch) break;
-        EXPECT_EQ(batch->text, rows_of(job.next.step));
+        EXPECT_EQ(batch->text, rows_of(step_at(job.place()).step));
         job.held.push_back(std::move(*batch));
-        job.next = settled({job.next.epoch, job.next.step + 1});
+        ++job.turn;
         break;
       }
     }
@@ -379,14 +585,11 @@ TEST_P(StreamsModel, GivesEachWhatItIsOwedAndKeepsNothing) {
     jobs.pop_back();
   }
   Job& last = jobs.front();
-  for (auto& batch : last.held) last.reader->release(batch);
-  last.held.clear();
-  for (std::uint64_t step = 0; step < 2 * kSteps; ++step) {
-    EXPECT_EQ(pass(last.reader, last.legs, last.next), rows_of(last.next.step));
-    last.next = settled({last.next.epoch, last.next.step + 1});
-  }
+  release_all(last);
+  for (std::uint64_t i = 0; i < 2 * kSteps; ++i, ++last.turn)
+    EXPECT_EQ(pass(last.reader, last.legs, last.turn), rows_of(step_at(last.place()).step));
   go(last);
-  for (const auto& pool : pools) expect_idle(pool);
+  for (const auto& pool : pools_) expect_idle(pool);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, StreamsModel, ::testing::Range(1U, 25U));

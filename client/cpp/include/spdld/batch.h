@@ -30,9 +30,13 @@ struct Cursor {
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;  // first position of `step`, over all shards
   std::uint64_t step = 0;
-  // How many of the operators' seeks of the job lie behind it; none: not known. While not all ranks
-  // have gone along with a later one, who starts here goes along with it, too.
-  std::optional<std::uint32_t> moves = {};
+  // How far the loop has come in a run of its job: it was handed `turn` batches of it, through
+  // epochs, seeks and changes of the job. A loader that goes on from here goes through the changes
+  // that the run has had since. In another run, and with run 0 (not known), the cursor is the place
+  // alone.
+  std::uint64_t run = 0;     // the daemon's number for it
+  std::uint32_t branch = 0;  // counts how often all ranks have gone back and the run was changed
+  std::uint64_t turn = 0;
 
   friend bool operator==(const Cursor&, const Cursor&) = default;
 };

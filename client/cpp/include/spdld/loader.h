@@ -124,6 +124,11 @@ class SPDLD_API Loader {
   // The next batch, or nothing at the end of an epoch: the call after that begins the next one.
   // After the job's last epoch it is nothing for ever.
   std::optional<Batch> next();
+  // The same for a caller that reads ahead of its loop. `asks`: the daemon wants to be told, by
+  // handed(), that the loop has come behind this batch; next() tells it by itself.
+  std::optional<Batch> next_ahead(bool& asks);
+  // The loop has been handed `turn` batches of the run (Cursor::turn). Waits for nothing.
+  void handed(std::uint64_t turn);
   // Whether the job's last epoch is over.
   bool ended() const;
 
@@ -131,7 +136,9 @@ class SPDLD_API Loader {
   void set_epoch(std::uint64_t epoch);
   // The epoch that next() is in, or will begin.
   std::uint64_t epoch() const;
-  // Goes to a cursor that state() gave. Throws PipelineError if it is of another order.
+  // Goes to a cursor that state() gave: the next call that needs the daemon attaches there anew.
+  // Throws PipelineError if it is of another seed or order, as that call does where only the daemon
+  // knows it.
   void load_state(const Cursor& cursor);
   // The position after the last batch that next() gave. Attaches if only the ledger knows it yet.
   Cursor state() const;

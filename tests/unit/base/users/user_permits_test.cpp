@@ -35,6 +35,25 @@ TEST(UserPermitsTest, MakesAUserWaitForAnOwnPermitAndNobodyElses) {
   EXPECT_TRUE(third.get());
 }
 
+TEST(UserPermitsTest, APermitThatIsSetAsideMakesRoomUpToABound) {
+  UserPermits permits(1, 2);
+  const auto unwanted = [] { return false; };
+  auto hangs = permits.take(kAnn, unwanted);
+  ASSERT_TRUE(hangs);
+  EXPECT_FALSE(permits.take(kAnn, unwanted));
+  hangs->set_aside(true);
+  auto second = permits.take(kAnn, unwanted);
+  ASSERT_TRUE(second);
+  EXPECT_THAT(permits.users(), ElementsAre(Pair(kAnn, 2)));
+  second->set_aside(true);
+  EXPECT_FALSE(permits.take(kAnn, unwanted)) << "there are two in all";
+  second.reset();
+  hangs->set_aside(false);
+  EXPECT_FALSE(permits.take(kAnn, unwanted)) << "it comes on again";
+  hangs.reset();
+  EXPECT_THAT(permits.users(), ElementsAre());
+}
+
 TEST(UserPermitsTest, GivesUpWhenNobodyWantsThePermitAnyMore) {
   UserPermits permits(1);
   const auto held = permits.take(kAnn, [] { return true; });

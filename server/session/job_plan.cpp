@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/job_plan.h"
+
+#include <random>
+
+#include "stream/span.h"
+
+namespace spdld::session {
+namespace {
+
+// No two runs have the same one, also of daemons that know nothing of each other.
+std::uint64_t new_run_id() {
+  std::random_device random;
+  std::uint64_t id = 0;
+  // 63 bits: every language's integers hold it.
+  while (id == 0) id = ((std::uint64_t{random()} << 32) | random()) >> 1;
+  return id;
+}
+
+}  // namespace
+
+std::uint32_t JobPlan::last_version() const {
+  const job::ScheduleRecord& record = schedule.record();
+  if (record.planned) return record.planned->version;
+  for (auto edit = record.edits.rbegin(); edit != record.edits.rend(); ++edit) {
+    if (const auto* const swap = std::get_if<job::Edit::Swap>(&edit->change)) return swap->version;
+  }
+  return record.base.next_version;
+}
+
+JobPlanPtr new_run(pipeline::PhasePtr phase, const job::State& from) {
+  job::Schedule schedule(new_run_id(), stream::facts_of(*phase), from);
+  const std::uint32_t version = schedule.record().base.version;
+  return std::make_shared<JobPlan>(
+      JobPlan{.schedule = std::move(schedule), .phases = {{version, std::move(phase)}}});
+}
+
+JobPlanPtr with_phases(const JobPlan& plan,
+                       const std::map<pipeline::PhasePtr, pipeline::PhasePtr>& phases) {
+  auto next = std::make_shared<JobPlan>(plan);
+  for (auto& [version, phase] : next->phases) {
+    if (const auto other = phases.find(phase); other != phases.end()) phase = other->second;
+  }
+  return next;
+}
+
+Result<JobPlanPtr> with_edit(const JobPlan& plan, const job::Edit& edit, job::Turn reached,
+                             job::Turn handed) {
+  auto next = std::make_shared<JobPlan>(plan);
+  const auto added = next->schedule.add(edit, reached, handed);
+  if (!added) return tl::unexpected<Status>(added.error());
+  return JobPlanPtr(std::move(next));
+}
+
+JobPlanPtr begun_behind_edits(const JobPlan& plan) {
+  auto next = std::make_shared<JobPlan>(plan);
+  next->schedule.begin_behind_edits();
+  return next;
+}
+
+Assumed assumed(const JobPlanPtr& plan, job::Turn turn, const job::OwnSeeks& own) {
+  const auto& planned = plan->schedule.record().planned;
+  Assumed assumed{.plan = plan};
+  if (!planned) return assumed;
+  assumed.due = plan->schedule.planned_turn(turn, own);
+  // Own seeks must not come to lie before the oldest edit.
+  const bool full = plan->schedule.edits().size() == job::Schedule::kMostEdits;
+  if (assumed.due == job::kNoTurn || full) return assumed;
+  auto next = with_edit(*plan, {.turn = assumed.due, .change = job::Edit::Swap{planned->version}},
+                        assumed.due, assumed.due);
+  if (next) assumed.plan = *std::move(next);
+  return assumed;
+}
+
+}  // namespace spdld::session

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/reports.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+namespace spdld::session {
+namespace {
+
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+std::uint64_t microseconds(std::chrono::nanoseconds time) {
+  return static_cast<std::uint64_t>(time.count() / 1000);
+}
+
+}  // namespace
+
+std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
+  std::vector<job::StageView> views;
+  const std::shared_ptr<engine::Run> shared = job.phase().run;
+  const engine::Run& run = *shared;
+  const auto add = [&](const engine::StagePlan& stage, int concurrency,
+                       const engine::StageStats& stats,
+                       const std::optional<JobRates::Stage>& rates) {
+    const engine::StageSnapshot now = stats.snapshot();
+    job::StageView& view = views.emplace_back(job::StageView{
+        .job = job.key.job,
+        .pipeline = job.key.pipeline,
+        .stage = stage.name,
+        .tasks = now.tasks,
+        .failures = now.failures,
+        .busy_s = seconds(now.busy),
+        .wait_s = seconds(now.wait),
+        .in_flight = now.in_flight,
+        .concurrency = concurrency > 0 ? static_cast<std::uint32_t>(concurrency) : threads,
+        .p50_us = microseconds(now.p50),
+        .p99_us = microseconds(now.p99)});
+    if (!rates) return;
+    view.rows_per_s = rates->rows_per_s;
+    // A task counts when it ends, with all its time, which may reach back beyond the window.
+    view.busy_share = std::min(rates->busy / view.concurrency, 1.0);
+  };
+  add(run.plan().fetch, run.fetch_concurrency(), run.fetch_stats(), job.rates.fetch(shared));
+  add(run.plan().process, run.process_concurrency(), run.process_stats(),
+      job.rates.process(shared));
+  views.back().jpeg = run.jpeg_images();
+  return views;
+}
+
+Result<job::JobView> Reports::job(const job::Caller& caller, const JobName& name) const {
+  MutexLock lock(table_.mutex());
+  SPDLD_ASSIGN(const JobPtr found, table_.find_job(caller, name));
+  return found->view();
+}
+
+std::vector<job::JobView> Reports::jobs(const job::Caller& caller) const {
+  MutexLock lock(table_.mutex());
+  std::vector<job::JobView> views;
+  for (const auto& [key, job] : table_.jobs()) {
+    if (table_.visible(caller, *job)) views.push_back(job->view());
+  }
+  return views;
+}
+
+std::vector<SessionView> Reports::sessions(const job::Caller& caller) const {
+  MutexLock lock(table_.mutex());
+  std::vector<SessionView> views;
+  for (const auto& [id, session] : table_.sessions()) {
+    if (session->closed || session->job == nullptr || session->consumer == nullptr ||
+        !table_.visible(caller, *session->job))
+      continue;
+    const Consumer::View consumer = session->consumer->view();
+    const Peer& peer = session->connection->peer();
+    views.push_back({.id = id,
+                     .uid = peer.uid,
+                     .pid = peer.pid,
+                     .host = session->host,
+                     .host_pid = session->host_pid.value_or(0),
+                     .command = session->command,
+                     .client = session->connection->client(),
+                     .job = session->job->key.job,
+                     .pipeline = session->job->key.pipeline,
+                     .shard = session->member.shard,
+                     .num_shards = session->job->num_shards(),
+                     .replica = session->member.replica,
+                     .pipeline_version = consumer.version,
+                     .epoch = consumer.progress.next.epoch,
+                     .step = consumer.progress.next.step,
+                     .credits = session->consumer->credits(),
+                     .leases = consumer.leases,
+                     .ready = consumer.ready,
+                     .rows_per_s = session->rows.per_second(0),
+                     .batches = consumer.batches,
+                     .arena_bytes = consumer.arena_bytes,
+                     .gpu = session->consumer->reads_on(),
+                     .waited_s = seconds(consumer.waiting.waited),
+                     .waits = consumer.waiting.waits});
+  }
+  return views;
+}
+
+std::vector<job::StageView> Reports::stages(const job::Caller& caller) const {
+  MutexLock lock(table_.mutex());
+  std::vector<job::StageView> views;
+  for (const auto& [key, job] : table_.jobs()) {
+    if (!table_.visible(caller, *job)) continue;
+    for (job::StageView& stage : stages_of(*job, deps_.executor.threads()))
+      views.push_back(std::move(stage));
+  }
+  return views;
+}
+
+std::vector<FailureView> Reports::failures(const job::Caller& caller,
+                                           const std::string& name) const {
+  // By number: the same one may be on disk and here.
+  std::map<std::pair<job::JobKey, std::uint64_t>, engine::FailureFacts> known;
+  const auto add = [&](const job::JobKey& key, const std::vector<engine::LoggedFailure>& failures) {
+    if (!name.empty() && key.job != name) return;
+    for (const engine::LoggedFailure& failure : failures)
+      known[{key, failure.number}] = failure.facts;
+  };
+  if (const auto kept = deps_.store.failures(table_.owner_seen_by(caller), name)) {
+    for (const store::Store::KeptFailure& failure : *kept) add(failure.key, {failure.failure});
+  }
+  {
+    MutexLock lock(table_.mutex());
+    for (const auto& [key, job] : table_.jobs()) {
+      if (table_.visible(caller, *job)) add(key, job->failures.recent());
+    }
+    for (const store::StoredJob& ended : table_.ended().records()) {
+      if (table_.visible(caller, ended.key)) add(ended.key, ended.failures);
+    }
+    for (const EndedJobs::Private& ended : table_.ended().privately()) {
+      if (table_.visible(caller, ended.key)) add(ended.key, ended.failures);
+    }
+  }
+  std::vector<FailureView> views;
+  views.reserve(known.size());
+  for (auto& [number, facts] : known)
+    views.push_back(
+        {.job = number.first.job, .pipeline = number.first.pipeline, .facts = std::move(facts)});
+  std::stable_sort(views.begin(), views.end(), [](const FailureView& a, const FailureView& b) {
+    return a.facts.unix_ms < b.facts.unix_ms;
+  });
+  return views;
+}
+
+std::vector<store::StoredEnd> Reports::ended(const job::Caller& caller) const {
+  std::map<job::JobKey, store::StoredEnd> last;
+  if (auto kept = deps_.store.ended_jobs(table_.owner_seen_by(caller))) {
+    for (store::StoredEnd& end : *kept)
+      last[{end.view.owner, end.view.job, end.view.pipeline}] = std::move(end);
+  }
+  {
+    MutexLock lock(table_.mutex());
+    for (const store::StoredJob& ended : table_.ended().records()) {
+      if (ended.end && table_.visible(caller, ended.key)) last[ended.key] = *ended.end;
+    }
+    for (const EndedJobs::Private& ended : table_.ended().privately()) {
+      if (table_.visible(caller, ended.key)) last[ended.key] = ended.end;
+    }
+  }
+  std::vector<store::StoredEnd> ends;
+  ends.reserve(last.size());
+  for (auto& [key, end] : last) ends.push_back(std::move(end));
+  std::stable_sort(ends.begin(), ends.end(),
+                   [](const store::StoredEnd& a, const store::StoredEnd& b) {
+                     return a.end.unix_ms > b.end.unix_ms;
+                   });
+  return ends;
+}
+
+delivery::SlotTable::Counts Reports::slot_counts() const {
+  std::set<std::shared_ptr<stream::SlotPool>> pools;
+  {
+    MutexLock lock(table_.mutex());
+    for (const auto& [id, session] : table_.sessions()) {
+      if (session->consumer == nullptr) continue;
+      for (const auto& pool : session->consumer->arenas()) pools.insert(pool);
+    }
+  }
+  delivery::SlotTable::Counts sum;
+  for (const auto& pool : pools) {
+    const delivery::SlotTable::Counts counts = pool->slots().counts();
+    sum.free += counts.free;
+    sum.loaned += counts.loaned;
+    sum.ready += counts.ready;
+    sum.leased += counts.leased;
+    sum.retired += counts.retired;
+    sum.bad_releases += counts.bad_releases;
+  }
+  return sum;
+}
+
+Reports::Totals Reports::totals() const {
+  MutexLock lock(table_.mutex());
+  Totals totals = totals_so_far();
+  if (const auto rates = handed_.per_second()) {
+    totals.batches_per_s = (*rates)[0];
+    totals.rows_per_s = (*rates)[1];
+  }
+  return totals;
+}
+
+void Reports::count_users(std::map<uid_t, UserView>& users) const {
+  MutexLock lock(table_.mutex());
+  for (const auto& [key, job] : table_.jobs()) {
+    UserView& user = users[key.uid];
+    ++user.jobs.used;
+    user.cpu_s += job->spent().cpu_s;
+  }
+  for (const auto& [key, why] : table_.broken()) ++users[key.uid].jobs.used;
+}
+
+void Reports::take_rates() {
+  MutexLock lock(table_.mutex());
+  const std::chrono::nanoseconds now = deps_.clock.now();
+  if (!handed_.is_due(now)) return;  // somebody who leaves may tick, too
+  const Totals totals = totals_so_far();
+  handed_.add(now, {totals.batches, totals.rows});
+  for (const auto& [id, session] : table_.sessions()) {
+    if (session->consumer != nullptr) session->rows.add(now, {session->consumer->view().rows});
+  }
+  for (const auto& [key, job] : table_.jobs())
+    job->rates.add(now, job->gain->handed_rows.load(std::memory_order_relaxed), job->phase().run);
+}
+
+Reports::Totals Reports::totals_so_far() const {
+  Totals totals{.batches = table_.gone().batches, .rows = table_.gone().rows};
+  totals.jobs = static_cast<std::uint32_t>(table_.jobs().size());
+  for (const auto& [id, session] : table_.sessions()) {
+    if (session->consumer == nullptr) continue;
+    const Consumer::View view = session->consumer->view();
+    totals.batches += view.batches;
+    totals.rows += view.rows;
+    if (!session->closed) ++totals.sessions;
+  }
+  return totals;
+}
+
+}  // namespace spdld::session
