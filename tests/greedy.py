@@ -58,7 +58,7 @@ class Bare:
 
     def greet(self) -> str:
         """Empty if it is welcome, else what it is told."""
-        self.send(struct.pack("<IIIIII48s", 1, 72, 0x4C445053, 1, 1, 0, b"greedy 1.0"))
+        self.send(struct.pack("<IIIIII48s", 1, 72, 0x4C445053, 2, 2, 0, b"greedy 1.0"))
         kind, frame = self.answer()
         return "" if kind == WELCOME else text_of(kind, frame)
 
@@ -69,17 +69,18 @@ class Bare:
             head = struct.pack("<IIIIII", BLOB, 24 + len(part), YAML_KIND, 0, offset, total)
             self.send(head + part)
 
-    def attach(self, pipeline: str, job: str = "", yaml_bytes: int = 0) -> None:
+    def attach(
+        self, pipeline: str, job: str = "", yaml_bytes: int = 0, shard: int = 0, num_shards: int = 1
+    ) -> None:
         texts = b""
         for key, value in ((1, pipeline.encode()), (2, job.encode())):
             texts += struct.pack("<II", key, len(value)) + value + b"\0" * (-len(value) % 4)
-        self.send(
-            struct.pack(
-                *("<IIiiiIqqIIIIQQQII", 2, 88 + len(texts), 0, 1, 1, 4, -1, 0, 0, 0, 0, 0, 0, 0, 0),
-                *(2, yaml_bytes),
-            )
-            + texts
+        place = (shard, num_shards, 1, 4)  # replicas, credits
+        numbers = (-1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)  # of no batch size, and no cursor
+        head = struct.pack(
+            *("<IIiiiIqqIIIIQQQQQIIII", 2, 112 + len(texts), *place, *numbers, 2, yaml_bytes)
         )
+        self.send(head + texts)
 
     def query(self, kind: int = CLASSES_QUERY) -> None:
         self.send(struct.pack("<IIII", 5, 16, kind, 0))

@@ -72,7 +72,7 @@ class Account:
         self._replays: list[StepAt] = []  # targets of seeks that may be gone along with again
         self._seen: set[int] = set()
         self._whole = True  # the epoch so far: from its start, nothing left out
-        self._skipped: set[int] = set()  # epochs
+        self._skipped: dict[int, int] = {}  # steps, by epoch
         self._most_left = 0  # items that make no step at the end, if it drops them
 
     @property
@@ -83,8 +83,14 @@ class Account:
     def sought(self, at: StepAt) -> None:
         self._targets.append(at)
 
-    def skipped(self, epoch: int) -> None:
-        self._skipped.add(epoch)
+    @property
+    def targets(self) -> list[StepAt]:
+        """Of seeks that the ranks have not come to, or may go along with again."""
+        return self._replays + self._targets
+
+    def skipped(self, epoch: int, steps: int) -> None:
+        """By an operator: the epoch's steps are counted on behind what is left out."""
+        self._skipped[epoch] = self._skipped.get(epoch, 0) + steps
 
     def set_epoch(self, epoch: int) -> None:
         """By all ranks, before the next step."""
@@ -96,7 +102,7 @@ class Account:
         """By all ranks, before the next step. The epoch may end before."""
         epoch, step = self._next
         self._next = (epoch, step + steps)
-        self._skipped.add(epoch)
+        self._skipped.setdefault(epoch, 0)
 
     def back_to(self, past: Account, replays: Sequence[StepAt]) -> None:
         """All have gone back to where they were when `past` was so.
@@ -106,7 +112,7 @@ class Account:
         """
         skipped = self._skipped  # it stays so
         self.__dict__.update(copy.deepcopy(past.__dict__))
-        self._skipped |= skipped
+        self._skipped = skipped
         self._targets.clear()
         self._replays = list(replays)
 
@@ -122,12 +128,26 @@ class Account:
             state = answers[0]["state"]
             return self._end() or self._goes_on((state["epoch"], state["step"]))
         at = (answers[0]["epoch"], answers[0]["step"])
+        if self.skips_to(at):
+            self._next = at
+        # A seek may lead to the very step that comes next, where rows came that come again.
+        again = self._seen.intersection(answers[0]["items"])
+        if at == self._next and again and self._lands(at):
+            self._begin(at)
         if at != self._next:
             if not self._lands(at):
                 return f"it is not {self._next[0]}/{self._next[1]}, which comes next"
             self._begin(at)
         self._next = (at[0], at[1] + 1)
         return self._add(answers[:1] if replicas else answers)
+
+    def skips_to(self, at: StepAt) -> bool:
+        """Whether an operator's skip leads there from the step that comes next."""
+        return self._skips_from(self._next, at)
+
+    def _skips_from(self, place: StepAt, at: StepAt) -> bool:
+        epoch, step = place
+        return at[0] == epoch and 0 < at[1] - step <= self._skipped.get(epoch, 0)
 
     def _goes_on(self, at: StepAt) -> str:
         """Behind the end of an epoch."""
@@ -141,15 +161,13 @@ class Account:
 
     def _lands(self, at: StepAt) -> bool:
         """Where a seek leads to; those before it are done with, too."""
-        for number, target in enumerate(self._targets):
-            # It may be an epoch's end that was sought.
-            if at in (target, (target[0] + 1, 0)):
-                del self._targets[: number + 1]
-                return True
-        for number, target in enumerate(self._replays):
-            if at in (target, (target[0] + 1, 0)):
-                del self._replays[: number + 1]
-                return True
+        for seeks in (self._targets, self._replays):
+            for number, target in enumerate(seeks):
+                # It may be an epoch's end that was sought, or one that a skip behind it leads to.
+                ends = (target[0] + 1, 0)
+                if at in (target, ends) or self._skips_from(target, at):
+                    del seeks[: number + 1]
+                    return True
         return False
 
     def _begin(self, at: StepAt) -> None:

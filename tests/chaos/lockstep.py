@@ -11,7 +11,7 @@ follow from the seed, and so does what is done before which step; how far the da
 does not. Exit codes: 0 all held, 1 something did not; then what was done is printed, and a command
 that does the same again. `--only` leaves all but these operations out, `--shrink` looks for the few
 that it takes. With `--apart` the ranks of every other world go each at its own pace, up to epochs
-apart, in turns instead of steps, and the job is resized, too: see chaos/apart.py.
+apart, in rounds instead of steps, and the job is resized, too: see chaos/apart.py.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def main(arguments: list[str]) -> int:
     done = ", ".join(f"{count} {kind.value}" for kind, count in sorted(accepted.items(), key=str))
     print(
         f"seeds {options.seed} to {options.seed + options.seeds - 1}: "
-        f"{steps} {'turns' if options.apart else 'steps of all ranks'}, "
+        f"{steps} {'rounds' if options.apart else 'steps of all ranks'}, "
         f"{time.monotonic() - started:.0f} s, {failed} failed; {done}"
     )
     return 1 if failed else 0

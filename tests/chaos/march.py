@@ -38,6 +38,7 @@ class Past:
 
     states: list[dict[str, Any]]  # by rank
     account: agreement.Account
+    sought: int  # so many seeks of the job had been asked for
 
 
 class March:
@@ -61,7 +62,7 @@ class March:
         self._by_ledger = False  # they have begun by it, and are yet to say where
         # Where one begins that has no state: it may die before it is given one.
         self._starts: set[agreement.StepAt] = {(0, 0)}
-        self._seeks: list[agreement.StepAt] = []  # targets of those last seen under way
+        self._sought: list[agreement.StepAt] = []  # where seeks of the job lead, in order
 
     def run(self, operations: Sequence[Operation], steps: int) -> None:
         self.daemon.start()
@@ -99,7 +100,7 @@ class March:
             told = [f"  rank {rank}: {agreement.told(one)}" for rank, one in enumerate(answers)]
             raise FindingError("\n".join([f"at step {self.steps} of the run: {problem}", *told]))
         states = [answer["state"] for answer in answers]
-        self._history.append(Past(states, copy.deepcopy(self._account)))
+        self._history.append(Past(states, copy.deepcopy(self._account), len(self._sought)))
         self.steps += 1
 
     def _ask_all(self, what: str, **arguments: Any) -> list[dict[str, Any]]:
@@ -179,8 +180,6 @@ class March:
         count = len(self.ranks) if self.world.replicas else operation.ranks
         if operation.kind is Kind.RESTART_BY_LEDGER and not self._job().get("ledger"):
             return " (nobody has come back)"
-        if job := self._job():
-            self._note_seeks(job)
         for rank in self.ranks:
             rank.close()
         self.accepted.append(operation.kind)
@@ -193,33 +192,35 @@ class March:
         past = self._history[-1]
         for rank in self.ranks:
             rank.do("load", state=past.states[0])
-        self._account.back_to(past.account, self._seeks)
+        # A state from before a seek goes along with it once more.
+        self._account.back_to(past.account, past.account.targets + self._sought[past.sought :])
         self._by_ledger = False
         return f" ({count}, of {operation.back} steps ago: {past.account.at})"
 
     def _go_on_from(self, at: agreement.StepAt) -> None:
         """Where the ledger had the job. What the account says is as it was then."""
-        known = [number for number, past in enumerate(self._history) if past.account.at == at]
+        known = [
+            number
+            for number, past in enumerate(self._history)
+            if past.account.at == at or past.account.skips_to(at)
+        ]
         last = self._history[-1].account
-        if at in self._seeks:
-            self._account.back_to(self._account, self._seeks)
+        if at in self._sought:
+            self._account.back_to(self._account, self._sought)
         elif known:
             del self._history[known[-1] + 1 :]
-            self._account.back_to(self._history[-1].account, self._seeks)
+            self._account.back_to(self._history[-1].account, self._sought)
         elif at == self._account.at:  # where their loops have gone
-            self._account.back_to(self._account, self._seeks)
+            self._account.back_to(self._account, self._sought)
         elif at == (last.at[0] + 1, 0):
-            self._account.back_to(last, self._seeks)
+            self._account.back_to(last, self._sought)
             if problem := self._account.ended(at):
                 raise FindingError(problem)
         elif at in self._starts:
-            self._account.back_to(self._account, self._seeks)
+            self._account.back_to(self._account, self._sought)
             self._account.sought(at)
         else:
             raise FindingError(f"they begin at {at}, where they never were")
-
-    def _note_seeks(self, job: dict[str, Any]) -> None:
-        self._seeks = [(seek["to"]["epoch"], seek["to"]["step"]) for seek in job["seeks"]]
 
     def _job(self) -> dict[str, Any]:
         """What the daemon says of it; empty: it knows of none."""
@@ -314,11 +315,11 @@ class March:
             to = (max(0, epoch + operation.seek_epoch), operation.step)
             self._starts.add(to)
             self._account.sought(to)
-            self._note_seeks(answer)
+            self._sought.append(to)
             return "done"
         if operation.kind is Kind.SKIP:
             place = answer["dealt_from"]
-            self._account.skipped(place["epoch"])
+            self._account.skipped(place["epoch"], operation.count)
             return f"from {place['epoch']}/{place['step']} on"
         if operation.kind is Kind.ROLLBACK:
             self._text = self._texts.get(answer["repeats"], self._text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to a job, before which step or turn of its ranks: a function of the seed alone."""
+"""What is done to a job, before which step or round of its ranks: a function of the seed alone."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PERCENT = {
 }
 
 
-# Where ranks go each at its own pace: before a turn, in which one of them takes many steps.
+# Where ranks go each at its own pace: before a round, in which one of them takes many steps.
 PERCENT_APART = {
     Kind.APPLY: 6.0,
     Kind.KILL_DAEMON: 5.0,

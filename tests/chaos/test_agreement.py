@@ -108,8 +108,16 @@ def test_an_item_that_comes_twice_or_never_is_found() -> None:
 
 def test_an_epoch_with_something_left_out_need_not_be_whole() -> None:
     account = Account("keep")
-    account.skipped(0)
+    account.skipped(0, 3)
     assert account.problem([end(1)], True) == ""
+
+
+def test_steps_that_are_left_out_are_counted_and_no_more_than_those() -> None:
+    account = Account("keep")
+    account.skipped(0, 3)
+    assert taken(account, 0, [1]) == ""
+    assert "0/1, which comes next" in taken(copy.deepcopy(account), 5, [2])
+    assert taken(account, 4, [2]) == ""
 
 
 def test_an_epoch_that_drops_its_end_misses_less_than_a_step() -> None:

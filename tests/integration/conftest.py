@@ -21,6 +21,7 @@ import numpy as np
 import on_gpu
 import pytest
 from integration import ranks
+from integration.hung_mount import HungMount
 from PIL import Image
 from support import launchers
 
@@ -242,6 +243,26 @@ def make_daemon() -> Iterator[Callable[..., Daemon]]:
         one.close()
         if log:
             print(f"--- spdld's log\n{log}", file=sys.stderr)  # captured; shown on failure
+
+
+@pytest.fixture
+def mount(
+    make_daemon: Callable[..., Daemon], tmp_path: pathlib.Path
+) -> Iterator[Callable[..., HungMount]]:
+    """mount(name, source): the files of `source` at tmp_path/name; ended before any daemon is."""
+    made: list[HungMount] = []
+
+    def make(name: str, source: pathlib.Path, **options: Any) -> HungMount:
+        (tmp_path / name).mkdir()
+        try:
+            made.append(HungMount(source, tmp_path / name, **options))
+        except OSError as refused:
+            pytest.skip(f"this machine does not let tests mount: {refused}")
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
 
 
 @pytest.fixture

@@ -122,15 +122,15 @@ def expect(kind):
 
 data.connect(path)
 reached("connected")
-data.send(struct.pack("<IIIIII48s", 1, 72, 0x4C445053, 1, 1, 0, b"bare 1.0"))
+data.send(struct.pack("<IIIIII48s", 1, 72, 0x4C445053, 2, 2, 0, b"bare 1.0"))
 reached("hello")
 expect(64)
 reached("welcome")
 pipeline = struct.pack("<II8s", 1, 6, b"images")
-data.send(
-    struct.pack("<IIiiiIqqIIIIQQQII", 2, 88 + len(pipeline), 0, 1, 1, 4, -1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0)
-    + pipeline
-)
+place = (0, 1, 1, 4)  # shard, shards, replicas, credits
+numbers = (-1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)  # of no batch size, and no cursor
+head = struct.pack("<IIiiiIqqIIIIQQQQQIIII", 2, 112 + len(pipeline), *place, *numbers, 1, 0)
+data.send(head + pipeline)
 reached("attach")
 expect(67)
 reached("attached")

@@ -66,6 +66,16 @@ class Readers:
             answer = self.step(shard)
             assert "items" in answer, answer
 
+    def read_up_to(self, shard: int, at: StepAt) -> None:
+        """Every step before: shards that enter the job there wait for a rank that was there."""
+
+        def next_step() -> StepAt:
+            last = [answer for of, answer in self.given if of == shard][-1]
+            return last["epoch"], last["step"] + 1
+
+        while next_step() < at:
+            self.take(shard, 1)
+
     def finish(self, shard: int, epoch: int = 0) -> dict[str, Any]:
         """Reads up to the end of the epoch, or of the shard; what ended it."""
         while True:
@@ -218,6 +228,8 @@ def test_a_resize_begins_where_nobody_was(apart: Readers, fate: Callable[..., No
     back = fate is was_resized_away
     at = resize(apart.daemon, 3 if back else 1)
     assert at >= apart.beyond()
+    if back:
+        apart.read_up_to(0, at)
     for shard in (1, 2) if back else ():
         apart.start(shard, 3)
         apart.take(shard, 1)
@@ -265,6 +277,7 @@ def test_a_shard_that_is_resized_away_and_back_begins_where_it_was_dealt_in(
     assert at >= readers.beyond()
     then(readers.daemon)
     readers.come_back(0)
+    readers.read_up_to(0, at)
     readers.start(1, 2)
     before = len(readers.given)
     readers.take(1, 1)

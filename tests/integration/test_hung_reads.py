@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from daemon import build_dir
 from integration.hung_mount import GETATTR, LOOKUP, OPEN, OPENDIR, READ, HungMount
 from integration.ranks import Rank, indices
+from integration.threads import threads_of
 
 ITEMS, BATCH = 24, 4
 # Enough for an item that is looked at when a cache is made, and that no rank comes to.
@@ -28,23 +28,13 @@ def dataset(make_dataset: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-def mount(
-    make_daemon: Callable[..., Any], dataset: Any, tmp_path: pathlib.Path
-) -> Iterator[Callable[..., HungMount]]:
-    """mount(name): the dataset, or `source`, at tmp_path/name; ended before any daemon is."""
-    made: list[HungMount] = []
+def mount(mount: Callable[..., HungMount], dataset: Any) -> Callable[..., HungMount]:
+    """mount(name): the dataset, or `source`, at tmp_path/name."""
 
     def make(name: str, source: pathlib.Path | None = None, **options: Any) -> HungMount:
-        (tmp_path / name).mkdir()
-        try:
-            made.append(HungMount(source or dataset.root, tmp_path / name, **options))
-        except OSError as refused:
-            pytest.skip(f"this machine does not let tests mount: {refused}")
-        return made[-1]
+        return mount(name, source or dataset.root, **options)
 
-    yield make
-    for one in made:
-        one.close()
+    return make
 
 
 @pytest.fixture
@@ -239,14 +229,6 @@ def test_a_batch_that_takes_longer_than_the_timeout_is_waited_for_while_it_comes
     assert not rank.answered()
     sick.let_go()
     assert sorted(rank.answer()["indices"] + indices(rank.rest_of_epoch())) == list(range(ITEMS))
-
-
-def threads_of(pid: int) -> list[str]:
-    names = []
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):  # one that has just ended
-            names.append((task / "comm").read_text().strip())
-    return names
 
 
 @pytest.mark.parametrize("io_threads", [IO_THREADS, 16])

@@ -7,12 +7,12 @@ import re
 from typing import Any
 
 import pytest
-from chaos import apart, lockstep, marked, operations
+from chaos import lockstep, marked, operations, turns
 from chaos.operations import Kind
 from chaos.stepper import Stepper
 
 # The same each time: a failure here is to be one that can be looked for.
-SEEDS = {"shards": "44", "replicas": "14"}
+SEEDS = {"shards": "44", "replicas": "925"}
 # What nobody refuses, wherever the job has come to.
 CERTAIN = (
     Kind.KILL_DAEMON,
@@ -71,7 +71,7 @@ def test_every_row_comes_once_through_resizes_skips_seeks_and_kills(
     said = capsys.readouterr().out
     print(said)
     assert status == 0
-    assert "60 turns" in said
+    assert "60 rounds" in said
     for kind in (Kind.KILL_DAEMON, Kind.RESIZE):
         assert re.search(rf"\d {kind.value}(,|$)", said, re.MULTILINE), kind
 
@@ -94,71 +94,120 @@ def test_a_row_that_comes_twice_to_ranks_apart_is_found(
     )
     said = capsys.readouterr().out
     assert status == 1
-    assert re.search(r"item \d+ came at \(0, 0\) before", said)
+    assert re.search(r"item \d+ came in turn 0 before", said)
     assert re.search(r"again: .*lockstep\.py --seed 2 --steps 5 --apart", said)
 
 
-TEXTS = {1: marked.Text(mark=0, batch=1, last="keep")}
+TEXTS = {version: marked.Text(mark=version, batch=2, last="keep") for version in (1, 2)}
 
 
-def step_of(epoch: int, step: int, item: int) -> dict[str, Any]:
-    """What a rank is given: one item, by version 1 of TEXTS."""
-    return {"epoch": epoch, "step": step, "items": [item], "version": 1, "marks": [[0, 0]]}
+class Told:
+    """A judge of one shard or two, and what it is told. Versions 1 and 2 are versions 0 and 1 of the log."""
+
+    def __init__(self, shards: int = 1) -> None:
+        self.judge = turns.Judge(batch=2, shards=shards)
+        for shard in range(shards):
+            self.judge.arrives(shard, 0)
+
+    def given(
+        self, turn: int, items: list[int], shard: int = 0, version: int = 1, **at: int
+    ) -> str:
+        answer = {"epoch": 0, "step": turn, "items": items, "version": version, **at}
+        marks = [[TEXTS[version].mark, 0]]
+        return self.judge.given(
+            shard, {**answer, "marks": marks, "state": {"turn": turn + 1}}, TEXTS
+        )
+
+    def learn(self, *edits: dict[str, Any], run: int = 1) -> str:
+        base = {"at": {"epoch": 0, "step": 0}, "position": 0, "shards": 1, "version": 0}
+        log = {"run": run, "base_turn": 0, "base": base, "edits": list(edits)}
+        return self.judge.learn(
+            {"schedule": log, "phases": {"0": {"version": 1}, "1": {"version": 2}}}
+        )
 
 
-def test_rows_that_never_come_to_ranks_apart_are_found() -> None:
-    judge = apart.Judge()
-    for step in range(marked.ITEMS - 1):
-        assert judge.given(0, step_of(0, step, item=step), TEXTS) == ""
-    assert judge.given(0, {"end": 1, "state": {"epoch": 1, "step": 0}}, TEXTS) == ""
-    [problem] = judge.incomplete(1)
-    assert f"1 items did not come, and 0 were skipped: [{marked.ITEMS - 1}]" in problem
-    judge.skips((0, 5), 1)
-    assert judge.incomplete(1) == []
+def test_steps_of_ranks_apart_are_those_of_the_jobs_log() -> None:
+    told = Told()
+    assert told.given(0, [0, 1]) == ""
+    edits: list[dict[str, Any]] = [
+        {"turn": 1, "skip": {"epoch": 0, "steps": 3}},
+        {"turn": 2, "seek": {"epoch": 5, "step": 47}},
+        {"turn": 3, "shards": 2},
+    ]
+    assert told.learn(*edits) == ""
+    assert told.given(1, [2, 3], step=4) == ""
+    assert told.given(2, [4, 5], epoch=5, step=47) == ""
+    assert told.given(3, [0, 1], epoch=6, step=0) == ""
+    assert told.judge.entry(1) == 3
+    told.judge.arrives(1, 3)
+    assert told.given(3, [2, 3], shard=1, epoch=6, step=0) == ""
+    assert told.judge.incomplete(4) == []
+    assert told.judge.announced("seek", (0, 5)) == ""
+    assert "it begins at turn 2, which is (0, 5)" in told.judge.announced("seek", (0, 4))
 
 
-def test_an_epochs_end_that_a_later_seek_leads_to_as_well_is_no_sign_of_that_seek() -> None:
-    judge = apart.Judge()
-
-    def given(epoch: int, step: int, item: int) -> str:
-        return judge.given(0, step_of(epoch, step, item), TEXTS)
-
-    assert given(11, 19, 0) == ""
-    judge.seeks += [apart.Seek((12, 0), (10, 5)), apart.Seek((10, 7), (12, 0))]
-    assert judge.given(0, {"end": 1, "state": {"epoch": 12, "step": 0}}, TEXTS) == ""
-    assert [given(10, 5, 1), given(10, 6, 2), given(12, 0, 3)] == ["", "", ""]
-    assert "is given where (12, 1) is next" in given(12, 2, 4)
+def test_another_step_or_turn_than_the_logs_is_found() -> None:
+    told = Told()
+    assert "turn 0 is at (0, 1), and not at (0, 0)" in told.given(0, [0, 1], step=1)
+    assert "it is of turn 2, and not of 1" in told.given(2, [0, 1])
 
 
-def test_a_shard_that_comes_back_goes_on_there_and_nowhere_else() -> None:
-    def next_step(back: tuple[int, int], given: int) -> str:
-        judge = apart.Judge()
-        assert judge.given(1, step_of(0, 3, item=3), TEXTS) == ""
-        judge.comes_back(1, (0, 4), back)
-        return judge.given(1, step_of(0, given, item=given), TEXTS)
-
-    assert next_step((0, 9), 9) == ""
-    assert "(0, 4) is given where (0, 9) is next" in next_step((0, 9), 4)
-    assert next_step((0, 4), 4) == ""
-    assert "(0, 5) is given where (0, 4) is next" in next_step((0, 4), 5)
+def test_a_step_of_a_shard_that_is_none_of_the_turns_is_found() -> None:
+    told = Told()
+    told.judge.arrives(1, 0)
+    assert "turn 0 is of 1 shards" in told.given(0, [0, 1], shard=1)
 
 
-def test_a_refused_rank_may_lack_the_rows_that_were_on_their_way_and_no_more() -> None:
-    def lacking(rows: int, behind: bool) -> list[str]:
-        judge = apart.Judge()
-        for item in range(marked.ITEMS - rows):
-            assert judge.given(0, step_of(0, item, item), TEXTS) == ""
-        judge.arrives(1, (0, 1) if behind else (1, 0))
-        assert judge.refused(1, 0, rows=2) == ""
-        return judge.incomplete(1)
-
-    assert lacking(2, behind=True) == []
-    assert "3 items did not come, and 2 were skipped" in lacking(3, behind=True)[0]
-    assert "1 items did not come, and 0 were skipped" in lacking(1, behind=False)[0]
+def test_rows_that_come_twice_or_never_to_ranks_apart_are_found() -> None:
+    told = Told(2)
+    assert told.given(0, [0, 1]) == ""
+    assert "item 1 came in turn 0 before" in told.given(0, [1, 2], shard=1)
+    told = Told(2)
+    assert told.given(0, [0, 1]) == ""
+    [problem] = told.judge.incomplete(1)
+    assert "turn 0, at (0, 0): 2 rows of 4 came, and nothing to shards [1]" in problem
+    assert told.given(0, [2], shard=1) == ""
+    assert "3 rows of 4 came" in told.judge.incomplete(1)[0]
 
 
-def test_a_change_before_a_step_that_a_rank_was_given_is_found() -> None:
-    judge = apart.Judge()
-    assert judge.given(1, step_of(2, 7, item=1), TEXTS) == ""
-    assert judge.changes((2, 8)) == ""
-    assert "(2, 8) is the first that nobody has" in judge.changes((2, 7))
+def test_two_versions_of_one_turn_are_found() -> None:
+    told = Told(2)
+    assert told.given(0, [0, 1]) == ""
+    assert "of version 2, and another shard's of 1" in told.given(0, [2, 3], shard=1, version=2)
+    told = Told()
+    assert told.given(0, [0, 1]) == ""
+    assert told.given(1, [2, 3]) == ""
+    assert "turn 1 was of version 1, and is of version 2" in told.learn({"turn": 1, "version": 1})
+
+
+@pytest.mark.parametrize(
+    "edit", [{"seek": {"epoch": 2, "step": 0}}, {"skip": {"epoch": 0, "steps": 1}}, {"shards": 2}]
+)
+def test_a_change_at_a_turn_that_a_rank_was_given_is_found(edit: dict[str, Any]) -> None:
+    told = Told()
+    assert [told.given(turn, [2 * turn, 2 * turn + 1]) for turn in range(2)] == ["", ""]
+    assert told.learn({"turn": 2, **edit}) == ""
+    assert "turn 1, which ranks were given at (0, 1), has changed" in told.learn(
+        {"turn": 1, **edit}
+    )
+    assert told.learn(run=2) == "the job has begun another run"
+
+
+def test_a_rank_whose_shard_goes_reads_up_to_the_resize_and_no_further() -> None:
+    def ended_at(turn: int) -> str:
+        told = Told()
+        assert told.learn({"turn": 0, "shards": 2}, {"turn": 2, "shards": 1}) == ""
+        told.judge.arrives(1, turn)
+        return told.judge.ended(1)
+
+    assert "it is ended at turn 1, which is of 2 shards" in ended_at(1)
+    assert ended_at(2) == ""
+
+
+def test_an_end_within_an_epoch_is_found() -> None:
+    told = Told()
+    assert told.given(0, [0, 1]) == ""
+    end = {"end": 1, "state": {"turn": 1}}
+    assert "the epoch goes on at (0, 1)" in told.judge.given(0, end, TEXTS)
+    assert told.learn({"turn": 1, "seek": {"epoch": 1, "step": 0}}) == ""
+    assert told.judge.given(0, end, TEXTS) == ""

@@ -198,6 +198,8 @@ def test_a_state_does_not_depend_on_what_is_prefetched_or_held(
         next(batches)
         states.append(loader.state_dict())
         assert held[0].step == 0
+    runs = {state.pop("run") for state in states}
+    assert len(runs) == 2, "each private job has a run of its own"
     assert states[0] == states[1]
     assert (states[0]["epoch"], states[0]["step"], states[0]["position"]) == (0, 2, 2 * BATCH)
 

@@ -310,7 +310,7 @@ def test_a_client_of_another_build_is_refused_by_name(
         text = answer[24 : 24 + text_bytes].decode()
         assert client.recv(65536) == b"", "the connection ends with the word"
     assert re.fullmatch(
-        rf"test client 9\.9 speaks {shown}, and the daemon spdld [0-9.]+ speaks data protocol 1: "
+        rf"test client 9\.9 speaks {shown}, and the daemon spdld [0-9.]+ speaks data protocol 2: "
         "install the same build of spdld for both",
         text,
     ), text

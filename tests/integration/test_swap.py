@@ -303,7 +303,7 @@ def test_who_goes_back_before_the_switch_gets_the_earlier_version(
     fleet.check(expected, keys())
 
 
-def test_a_job_that_is_sent_back_by_an_operator_changes_again_at_its_step(
+def test_a_job_that_is_sent_back_by_an_operator_keeps_the_version_that_it_runs(
     daemon: Any, write: Write, start_fleet: StartFleet, uninterrupted: Callable[..., Any]
 ) -> None:
     fleet = start_fleet(daemon)
@@ -321,7 +321,8 @@ def test_a_job_that_is_sent_back_by_an_operator_changes_again_at_its_step(
     assert all(steps == before[0] for steps in before)
     assert before[0] == list(range(16, 16 + len(before[0])))
     fleet.read_epochs(1)
-    expected = by_phase(uninterrupted("plain", 1), uninterrupted("cropped", 1), (0, 13))
+    # It changed at step 13, in a turn that lies behind: a seek back does not undo that.
+    expected = by_phase(uninterrupted("plain", 1), uninterrupted("cropped", 1), (0, 5))
     fleet.check(expected, keys())
 
 
@@ -353,7 +354,9 @@ def test_a_rollback_is_a_switch_like_another(
     apply(daemon, write(CROPPED), "step:0/12")
     daemon.kill()
     daemon.start()
-    fleet.rounds(PREFETCH + 1)  # by then each rank is back
+    fleet.rounds(
+        10
+    )  # each rank is back, and behind the first change: a rollback would drop it else
     back = 18 + on_gpu.ahead(PREFETCH)
     daemon.ctl("rollback", "images", "--job", "run", "--at", f"step:0/{back}")
     fleet.read_epochs(1)
@@ -442,14 +445,18 @@ def test_ranks_that_all_say_the_same_are_told_the_same(
     fleet = start_fleet(daemon)
     fleet.rounds(3)
     points = set()
-    for at, side in (("now", 24), ("next-epoch", 20), ("step:1/7", 16)):
+    for at, side in (("now", 24), ("next-epoch", 20), ("step:1/11", 16)):
         for rank in fleet.ranks:
             rank.ask("apply", vars={"side": side}, at=at)
         answers = [rank.answer() for rank in fleet.ranks]
         assert all(answer == answers[0] and "error" not in answer for answer in answers), answers
-        points.add((answers[0]["epoch"], answers[0]["step"]))
+        point = (answers[0]["epoch"], answers[0]["step"])
+        points.add(point)
+        # Only one change lies ahead at a time: the next one would replace it.
+        while not all((*point, shard) in fleet.got for shard in range(SHARDS)):
+            fleet.round()
     assert len(points) == 3
-    assert points >= {(1, 0), (1, 7)}
+    assert points >= {(1, 0), (1, 11)}
     assert {phase[:2] for phase in phases(daemon)} == {(0, 0), *points}
     fleet.read_epochs(2)
     assert sorted(fleet.got) == sorted(keys(range(2)))
@@ -470,17 +477,59 @@ def test_a_job_that_other_nodes_feed_changes_at_a_named_step_alone(
     assert versions == [1] * 11 + [2] * (STEPS - 13)
 
 
-def test_a_swap_after_another_holds_from_its_own_step(
+def test_a_swap_behind_one_that_has_begun_holds_from_its_own_step(
     daemon: Any, write: Write, start_fleet: StartFleet, uninterrupted: Callable[..., Any]
 ) -> None:
     fleet = start_fleet(daemon)
     fleet.rounds(3)
     apply(daemon, write(CROPPED), "step:0/10")
-    apply(daemon, write(PLAIN), "step:0/17")
-    assert phases(daemon) == [(0, 0, 1), (0, 10, 2), (0, 17, 3)]
+    fleet.rounds(8)
+    back = 17 + on_gpu.ahead(PREFETCH)
+    apply(daemon, write(PLAIN), f"step:0/{back}")
+    assert phases(daemon) == [(0, 0, 1), (0, 10, 2), (0, back, 3)]
     fleet.read_epochs(1)
     plain, cropped = uninterrupted("plain", 1), uninterrupted("cropped", 1)
-    fleet.check(lambda key: (cropped if 10 <= key[1] < 17 else plain)[key], keys())
+    fleet.check(lambda key: (cropped if 10 <= key[1] < back else plain)[key], keys())
+
+
+def test_a_later_swap_takes_the_place_of_one_that_lay_ahead(
+    daemon: Any, write: Write, start_fleet: StartFleet, uninterrupted: Callable[..., Any]
+) -> None:
+    fleet = start_fleet(daemon)
+    fleet.rounds(3)
+    apply(daemon, write(SMALLER), "step:0/13", "--allow-schema-change")
+    apply(daemon, write(CROPPED), "step:0/18")
+    assert phases(daemon) == [(0, 0, 1), (0, 18, 3)]
+    fleet.read_epochs(1)
+    expected = by_phase(uninterrupted("plain", 1), uninterrupted("cropped", 1), (0, 18))
+    fleet.check(expected, keys())
+
+
+@pytest.mark.parametrize("place", [(0, 13), (1, 13)], ids=["passed over", "come to"])
+def test_a_planned_swap_outlives_loops_that_break_out_of_their_epochs(
+    daemon: Any,
+    write: Write,
+    start_fleet: StartFleet,
+    uninterrupted: Callable[..., Any],
+    place: tuple[int, int],
+) -> None:
+    fleet = start_fleet(daemon)
+    fleet.rounds(3)
+    assert apply(daemon, write(CROPPED), f"step:{place[0]}/{place[1]}") == place
+    fleet.rounds(2)
+    for rank in fleet.ranks:
+        rank.do("break_off")
+    fleet.read_epochs(1)
+    read = keys([0], range(5)) + keys([1])
+    versions = {key: fleet.got[key]["version"] for key in read}
+    point = min((key[:2] for key, version in versions.items() if version == 2))
+    if place == (1, 13):
+        assert point == place
+    else:
+        # Each rank is in epoch 1 before the others say that they are: up to where they had been sent.
+        assert (1, 0) <= point <= (1, PREFETCH + 2 + on_gpu.ahead(PREFETCH))
+    fleet.check(by_phase(uninterrupted("plain"), uninterrupted("cropped"), point), read)
+    assert phases(daemon) == [(0, 0, 1), (*point, 2)]
 
 
 def test_an_earlier_swap_takes_the_place_of_one_that_lay_ahead(

@@ -47,42 +47,57 @@ def apply(daemon: Any, file: pathlib.Path, at: str, *more: str) -> str:
     return told(daemon, "apply", "-f", file, "--job", "run", "--at", at, *more)
 
 
-def sides(daemon: Any) -> list[tuple[int, str]]:
-    """From which step of epoch 0 on the job runs with which `side`."""
+def sides(daemon: Any) -> list[tuple[int, int, str]]:
+    """From which epoch and step on the job runs with which `side`."""
     return [
-        (phase["from"]["step"], phase["vars"]["side"])
+        (phase["from"]["epoch"], phase["from"]["step"], phase["vars"]["side"])
         for phase in daemon.ctl_json("get", "jobs", "run")["phases"]
     ]
+
+
+def read_to(rank: Rank, step: int) -> list[dict[str, Any]]:
+    """Up to and with that step: a change that was to come there does not lie ahead any more."""
+    batches = [rank.next()]
+    while batches[-1]["step"] < step:
+        batches.append(rank.next())
+    return batches
 
 
 def test_what_an_operator_says_for_a_job_wins_over_what_its_ranks_say(
     daemon: Any, write: Write, start_rank: Callable[..., Rank]
 ) -> None:
     rank = start_rank(daemon, job="run", prefetch=2, vars={"side": 24})
-    rank.take(1)
+    read = rank.take(1)
     file = write()
-    said = apply(daemon, file, "step:0/9", "--var", "side=16")
-    assert "job 'run' said side=24; it runs with side=16 from epoch 0, step 9 on\n" in said
+    said = apply(daemon, file, "step:0/6", "--var", "side=16")
+    assert "job 'run' said side=24; it runs with side=16 from epoch 0, step 6 on\n" in said
+    read += read_to(rank, 6)
     said = told(daemon, "apply", "-f", file, "--var", "side=20", "--all-jobs", "--at", "step:0/12")
     assert "job 'run' said side=24; it runs with side=20 from epoch 0, step 12 on\n" in said
-    assert "said" not in apply(daemon, file, "step:0/15"), "the job's own are kept"
-    assert sides(daemon) == [(0, "24"), (9, "16"), (12, "20"), (15, "24")]
-    sums = {batch["step"]: batch["sum"] for batch in rank.rest_of_epoch()}
+    read += read_to(rank, 12)
+    assert "said" not in apply(daemon, file, "step:0/18"), "the job's own are kept"
+    assert sides(daemon) == [(0, 0, "24"), (0, 6, "16"), (0, 12, "20"), (0, 18, "24")]
+    sums = {batch["step"]: batch["sum"] for batch in read + rank.rest_of_epoch()}
     as_before = start_rank(daemon, job="reference", prefetch=2, vars={"side": 24}).rest_of_epoch()
-    changed = [batch["step"] for batch in as_before if sums.get(batch["step"]) != batch["sum"]]
-    assert changed == [0, *range(9, 15)], "the first batch was read before"
+    changed = [batch["step"] for batch in as_before if sums[batch["step"]] != batch["sum"]]
+    assert changed == list(range(6, 18))
 
 
 def test_a_rollback_gives_a_job_the_variables_back_that_it_had(
     daemon: Any, write: Write, start_rank: Callable[..., Rank]
 ) -> None:
-    start_rank(daemon, job="run", prefetch=2, vars={"side": 24}).take(1)
+    rank = start_rank(daemon, job="run", prefetch=2, vars={"side": 24})
+    rank.take(1)
     file = write()
-    apply(daemon, file, "step:0/9", "--var", "side=16")
-    apply(daemon, file, "step:0/11", "--var", "side=20")
-    for step in (13, 15):
-        told(daemon, "rollback", "images", "--job", "run", "--at", f"step:0/{step}")
-    assert sides(daemon) == [(0, "24"), (9, "16"), (11, "20"), (13, "16"), (15, "24")]
+    # Each change has begun before the next one is asked for, which would replace it else.
+    for step, side in ((6, 16), (12, 20)):
+        apply(daemon, file, f"step:0/{step}", "--var", f"side={side}")
+        read_to(rank, step)
+    told(daemon, "rollback", "images", "--job", "run", "--at", "step:0/18")
+    read_to(rank, 18)
+    told(daemon, "rollback", "images", "--job", "run", "--at", "next-epoch")
+    changes = [(0, 6, "16"), (0, 12, "20"), (0, 18, "16"), (1, 0, "24")]
+    assert sides(daemon) == [(0, 0, "24"), *changes]
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["", "restarted"])
@@ -103,7 +118,7 @@ def test_ranks_that_say_again_what_an_operator_overruled_attach(
             environment={"TORCHELASTIC_RESTART_COUNT": str(incarnation)},
         )
         assert rank.next()["version"] == 2
-        assert sides(daemon) == [(0, "16")]
+        assert sides(daemon) == [(0, 0, "16")]
         rank.close()
 
 
@@ -113,8 +128,9 @@ def test_what_the_training_loop_says_later_wins_again(
     rank = start_rank(daemon, job="run", prefetch=2, vars={"side": 24})
     rank.take(1)
     apply(daemon, write(), "step:0/9", "--var", "side=16")
-    assert rank.do("apply", vars={"side": 20}, at="step:0/12")["step"] == 12
-    assert sides(daemon) == [(0, "24"), (9, "16"), (12, "20")]
+    read_to(rank, 9)
+    assert rank.do("apply", vars={"side": 20}, at="step:0/15")["step"] == 15
+    assert sides(daemon) == [(0, 0, "24"), (0, 9, "16"), (0, 15, "20")]
 
 
 def test_a_job_that_runs_it_already_is_said_to_since_when(
@@ -141,12 +157,13 @@ def test_a_job_that_runs_the_same_under_another_version_does_not_stay_behind(
     assert "stays" not in said
 
 
+@pytest.mark.parametrize("at", ["now", "step:4/2"], ids=["by an earlier one", "by a later one"])
 def test_a_change_that_is_replaced_is_named(
-    daemon: Any, write: Write, start_rank: Callable[..., Rank]
+    daemon: Any, write: Write, start_rank: Callable[..., Rank], at: str
 ) -> None:
     start_rank(daemon, job="run", prefetch=2).take(1)
     assert "replaces" not in apply(daemon, write(16), "step:3/0")
-    said = apply(daemon, write(20), "now")
+    said = apply(daemon, write(20), at)
     assert said.endswith(
         "\n  replaces the change to version 2 that was to come at epoch 3, step 0\n"
     )
