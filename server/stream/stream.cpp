@@ -71,28 +71,27 @@ void Stream::bind(engine::StreamId stream) {
   executor_.wake(stream);  // slots that became free before had no stream to wake
 }
 
-void Stream::lead(const std::shared_ptr<Stream>& next, Index at) {
+void Stream::lead(const std::shared_ptr<Stream>& next) {
   {
     MutexLock lock(mutex_);
-    followers_.emplace_back(next, at);
+    followers_.push_back(next);
   }
   wake_followers();
 }
 
 void Stream::wake_followers(bool all) {
-  std::vector<std::pair<std::weak_ptr<Stream>, Index>> woken;
+  std::vector<std::weak_ptr<Stream>> followers;
   {
     MutexLock lock(mutex_);
-    if (followers_.empty()) return;
-    const auto waits = [&](const auto& follower) SPDLD_REQUIRES(mutex_) {
-      return !follower.first.expired() && !ended_ && to_make_ < follower.second;
-    };
-    const auto due = std::partition(followers_.begin(), followers_.end(), waits);
-    woken.assign(all ? followers_.begin() : due, followers_.end());
-    followers_.erase(due, followers_.end());
+    const auto& readers = finished_.readers();
+    const auto is_through = [&](const Reader& reader)
+                                SPDLD_REQUIRES(mutex_) { return to_make_ >= reader.until; };
+    if (!all && std::none_of(readers.begin(), readers.end(), is_through)) return;
+    std::erase_if(followers_, [](const auto& follower) { return follower.expired(); });
+    followers = followers_;
   }
-  for (const auto& [stream, at] : woken) {
-    if (const auto next = stream.lock()) next->wake();
+  for (const auto& follower : followers) {
+    if (const auto next = follower.lock()) next->wake();
   }
 }
 
@@ -103,6 +102,8 @@ void Stream::wake() {
 std::optional<Index> Stream::offered(const ReaderTerms& terms) const {
   if (ended_ || finished_.readers().empty() || finished_.find(terms.holder) != nullptr)
     return std::nullopt;
+  // Batches here may have the slots that are needed for those before.
+  if (terms.fills == pool_.get() && after_ == nullptr) return std::nullopt;
   if (pool_->has_retired() || (terms.on_gpu != nullptr && terms.on_gpu->has_retired()))
     return std::nullopt;
   const Index gone = finished_.gone();
@@ -296,6 +297,7 @@ bool Stream::set_until(delivery::HolderId id, Index until) {
     begin_copies();
   }
   wake();
+  wake_followers();
   return true;
 }
 
@@ -305,6 +307,11 @@ void Stream::open_epochs(delivery::HolderId id, std::uint64_t count) {
     if (Reader* const reader = finished_.find(id)) reader->open_epochs = count;
   }
   wake();
+}
+
+bool Stream::has_begun(Index until) const {
+  MutexLock lock(mutex_);
+  return to_make_ >= until;
 }
 
 Index Stream::hold() {
@@ -358,13 +365,14 @@ ReadableBatches Stream::readable(delivery::HolderId id) const {
 
 engine::Executor::Headway Stream::headway() const { return executor_.headway(stream_); }
 
-bool Stream::leads(const std::vector<Reader>& readers, Index at) const {
+bool Stream::leads(const std::vector<Reader>& readers) const {
   MutexLock lock(mutex_);
-  if (ended_ || to_make_ >= at) return false;
-  return std::any_of(readers.begin(), readers.end(),
-                     [this](const Reader& reader) SPDLD_REQUIRES(mutex_) {
-                       return !reader.is_away() && finished_.find(reader.holder) != nullptr;
-                     });
+  return !ended_ && std::any_of(readers.begin(), readers.end(),
+                                [this](const Reader& reader) SPDLD_REQUIRES(mutex_) {
+                                  const Reader* const here =
+                                      reader.is_away() ? nullptr : finished_.find(reader.holder);
+                                  return here != nullptr && to_make_ < here->until;
+                                });
 }
 
 std::optional<engine::BatchOrder> Stream::open() {
@@ -380,7 +388,7 @@ std::optional<engine::BatchOrder> Stream::open() {
 }
 
 bool Stream::follows() const {
-  return after_ != nullptr && after_->leads(finished_.readers(), options_.after_until);
+  return after_ != nullptr && after_->leads(finished_.readers());
 }
 
 std::optional<engine::BatchOrder> Stream::next_order() {

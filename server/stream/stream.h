@@ -35,10 +35,8 @@ struct StreamOptions {
   job::Turn turn = 0;
   AbsentReplica absent = AbsentReplica::kWait;
   std::vector<AwaitedReplica> awaited = {};  // batches are kept for these until they come
-  // This stream begins no batch before that one has begun its batches before `after_until`, or has
-  // none of the readers here.
+  // This stream begins no batch before that one has begun all that readers of both read there.
   std::shared_ptr<class Stream> after = nullptr;
-  Index after_until = 0;
 };
 
 // Makes one shard's batches of one span, in order: tells the executor the next batch, and keeps the
@@ -60,9 +58,9 @@ class Stream final : public engine::StreamPort,
 
   // Once, after the executor was told of the stream.
   void bind(engine::StreamId stream) SPDLD_EXCLUDES(mutex_);
-  // `next` begins where this stream's readers leave: it is woken once all batches before `at`, of
-  // this stream, are begun.
-  void lead(const std::shared_ptr<Stream>& next, Index at) SPDLD_EXCLUDES(mutex_);
+  // `next` begins where readers leave this stream: it is woken once all that one of them reads here
+  // is begun.
+  void lead(const std::shared_ptr<Stream>& next) SPDLD_EXCLUDES(mutex_);
 
   // The batch from which on such a reader could take all: `terms.next` itself, or a later one if
   // earlier batches are gone. None: it cannot join at all.
@@ -85,6 +83,7 @@ class Stream final : public engine::StreamPort,
   bool set_until(delivery::HolderId reader, Index until) SPDLD_EXCLUDES(mutex_);
   void open_epochs(delivery::HolderId reader, std::uint64_t count) SPDLD_EXCLUDES(mutex_);
 
+  bool has_begun(Index until) const SPDLD_EXCLUDES(mutex_);  // all batches before `until`
   // Returns the first batch that is not begun. Nothing further is begun until as many calls of
   // go_on() have followed.
   Index hold() SPDLD_EXCLUDES(mutex_);
@@ -124,9 +123,9 @@ class Stream final : public engine::StreamPort,
 
   // Whether a reader here still reads the stream before this one.
   bool follows() const SPDLD_REQUIRES(mutex_);
-  // Whether a batch before `at` is still to be made here for one of these readers.
-  bool leads(const std::vector<Reader>& readers, Index at) const SPDLD_EXCLUDES(mutex_);
-  // Wakes the streams that need not wait for this one any more, or all that follow it.
+  // Whether a batch is still to be begun here for one of these readers.
+  bool leads(const std::vector<Reader>& readers) const SPDLD_EXCLUDES(mutex_);
+  // Wakes the streams that follow this one, if a reader need not wait for it any more, or `all`.
   void wake_followers(bool all = false) SPDLD_EXCLUDES(mutex_);
   void wake();
 
@@ -156,8 +155,7 @@ class Stream final : public engine::StreamPort,
   mutable Mutex mutex_;
   JobTag maker_ SPDLD_GUARDED_BY(mutex_);
   std::shared_ptr<Stream> after_ SPDLD_GUARDED_BY(mutex_);
-  // Each with the first batch here that it does not wait for.
-  std::vector<std::pair<std::weak_ptr<Stream>, Index>> followers_ SPDLD_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<Stream>> followers_ SPDLD_GUARDED_BY(mutex_);
   Index to_make_ SPDLD_GUARDED_BY(mutex_) = 0;
   FinishedBatches finished_ SPDLD_GUARDED_BY(mutex_);
   bool jumped_ SPDLD_GUARDED_BY(mutex_) = false;

@@ -87,8 +87,7 @@ Result<std::shared_ptr<Stream>> Streams::make(const StreamWish& wish) {
                                                 .turn = wish.turn,
                                                 .absent = wish.absent,
                                                 .awaited = std::move(awaited),
-                                                .after = wish.after,
-                                                .after_until = wish.after_until},
+                                                .after = wish.after},
                                   std::move(pool), executor_, clock_);
 }
 
@@ -107,7 +106,7 @@ Result<Leg> Streams::open(const std::shared_ptr<StreamReader>& reader, const Str
   ReaderTerms terms = terms_of(*reader, wish);
   SPDLD_ASSIGN(terms.on_gpu, slots_on_gpu(wish, *stream));
   SPDLD_CHECK(stream->join(reader, terms, 0).has_value());
-  if (wish.after != nullptr) wish.after->lead(stream, wish.after_until);
+  if (wish.after != nullptr) wish.after->lead(stream);
   streams_.push_back(stream);
   weigh();
   stream->bind(executor_.open_stream(stream->phase()->run, stream));
@@ -132,6 +131,9 @@ Result<std::optional<Leg>> Streams::share(const std::shared_ptr<StreamReader>& r
     const Index latest =
         furthest == kNoIndex ? kNoIndex : meeting->there + (furthest - meeting->here);
     terms.on_gpu = nullptr;
+    terms.fills = wish.after == nullptr || wish.after->has_begun(wish.after_until)
+                      ? nullptr
+                      : wish.after->pool().get();
     for (int attempt = 0; attempt < kJoinAttempts; ++attempt) {
       const auto offered = stream->offers(terms);
       if (!offered || *offered >= terms.until || *offered > latest) break;
@@ -145,6 +147,7 @@ Result<std::optional<Leg>> Streams::share(const std::shared_ptr<StreamReader>& r
       if (!at_once && own == nullptr) {
         StreamWish before = wish;
         before.replicas = 1;
+        before.reuse = nullptr;  // later batches may have all those slots
         SPDLD_ASSIGN(own, make(before));
       }
       const auto joined = stream->join(reader, terms, at_once ? meeting->there : latest);

@@ -44,7 +44,7 @@ struct StreamWish {
   std::uint64_t open_epochs = 0;
   delivery::DeviceMemoryPtr gpu = nullptr;  // where it reads; null: in main memory
   std::shared_ptr<ByteMeter> meter;
-  // A new stream begins when that one has begun its batches before `after_until`.
+  // The stream that it reads before, up to there.
   std::shared_ptr<Stream> after = nullptr;
   Index after_until = 0;
   std::shared_ptr<SlotPool> reuse = nullptr;  // of a stream that has ended or comes before

@@ -91,8 +91,11 @@ class March:
 
     def _step(self) -> None:
         answers = self._ask_all("step")
-        if self._by_ledger and "epoch" in answers[0]:
-            self._go_on_from((answers[0]["epoch"], answers[0]["step"]))
+        if self._by_ledger and "error" not in answers[0]:
+            if "end" in answers[0]:
+                self._go_on_from_end(answers[0]["end"] - 1)
+            else:
+                self._go_on_from((answers[0]["epoch"], answers[0]["step"]))
             self._by_ledger = False
         problem = agreement.disagreement(answers, self.world.replicas, self._texts)
         problem = problem or self._account.problem(answers, self.world.replicas)
@@ -221,6 +224,14 @@ class March:
             self._account.sought(at)
         else:
             raise FindingError(f"they begin at {at}, where they never were")
+
+    def _go_on_from_end(self, epoch: int) -> None:
+        """Where the ledger had the job behind the last step of this epoch."""
+        known = [number for number, past in enumerate(self._history) if past.account.at[0] == epoch]
+        if known:
+            del self._history[known[-1] + 1 :]
+        past = self._history[-1].account if known else self._account
+        self._account.back_to(past, self._sought)
 
     def _job(self) -> dict[str, Any]:
         """What the daemon says of it; empty: it knows of none."""

@@ -26,9 +26,9 @@ class SlotPoolTest : public StreamTest {
                                          const ReaderPtr& reader) {
     auto next =
         make_in(before->pool(),
-                {.span = span({0, 6}), .maker = reader->job, .after = before, .after_until = 6});
+                {.span = span({0, 6}), .maker = reader->job, .after = before});
     EXPECT_TRUE(join(*next, reader));
-    before->lead(next, 6);
+    before->lead(next);
     return next;
   }
 };

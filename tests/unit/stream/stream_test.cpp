@@ -260,10 +260,10 @@ TEST_F(StreamTest, BeginsNothingWhileItIsHeld) {
 TEST_F(StreamTest, BeginsWhenTheOneBeforeHasBegunEverything) {
   const auto before = make();
   const auto only = joined_until(*before, 1, 6);
-  StreamOptions options{.span = span({0, 6}), .maker = 1, .after = before, .after_until = 6};
+  StreamOptions options{.span = span({0, 6}), .maker = 1, .after = before};
   const auto next = make(std::move(options));
   ASSERT_TRUE(join(*next, only));
-  before->lead(next, 6);
+  before->lead(next);
   start(next);
   EXPECT_EQ(only->poll(*next, 0), std::nullopt);
   EXPECT_EQ(next->pool()->slots().counts().free, kSlots);
@@ -272,13 +272,28 @@ TEST_F(StreamTest, BeginsWhenTheOneBeforeHasBegunEverything) {
   EXPECT_EQ(only->pass(*next, 0), rows_of(6));
 }
 
+TEST_F(StreamTest, WaitsForTheOneBeforeAsLongAsAReaderGoesOnThere) {
+  const auto before = make();
+  const auto only = joined_until(*before, 1, 2);
+  const auto next = make({.span = span({0, 6}), .maker = 1, .after = before});
+  ASSERT_TRUE(join(*next, only));
+  before->lead(next);
+  ASSERT_TRUE(before->set_until(only->holder(), 6));
+  start(next);
+  start(before);
+  settle(*before);  // two of its batches have no slots yet
+  EXPECT_EQ(next->pool()->slots().counts().free, kSlots);
+  ASSERT_TRUE(before->set_until(only->holder(), 3));
+  EXPECT_EQ(only->pass(*next, 0), rows_of(6));
+}
+
 TEST_F(StreamTest, DoesNotWaitForOneThatHasEnded) {
   const auto before = make();
   const auto only = joined_until(*before, 1, 6);
-  StreamOptions options{.span = span({0, 6}), .maker = 1, .after = before, .after_until = 6};
+  StreamOptions options{.span = span({0, 6}), .maker = 1, .after = before};
   const auto next = make(std::move(options));
   ASSERT_TRUE(join(*next, only));
-  before->lead(next, 6);
+  before->lead(next);
   start(next);
   start(before);
   settle(*before);  // two of its batches have no slots yet
@@ -387,10 +402,10 @@ TEST_F(StreamTest, BeginsOnceNoneOfItsReadersWaitsForTheStreamBeforeIt) {
   const auto other = joined(*before, 2);
   start(before);
   auto options = StreamOptions{
-      .span = span(phase("other"), {0, 10}), .maker = 1, .after = before, .after_until = 10};
+      .span = span(phase("other"), {0, 10}), .maker = 1, .after = before};
   const auto next = make(std::move(options));
   ASSERT_TRUE(join(*next, mine));
-  before->lead(next, 10);
+  before->lead(next);
   start(next);
   settle(*before);  // the other reads nothing: that stream never comes to step 10
   EXPECT_EQ(next->pool()->slots().counts().free, kSlots);

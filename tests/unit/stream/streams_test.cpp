@@ -369,6 +369,56 @@ TEST_F(StreamsTest, BringsReplicasTogetherWhereOneHasJumped) {
   }
 }
 
+// Both skip a step before a seek of their job. The second one still waits for batches behind the
+// seek when the first one needs slots for one more before it.
+TEST_F(StreamsTest, LeavesReplicasTheSlotsThatTheyNeedBeforeTheStreamThatFollows) {
+  const auto presence = std::make_shared<ReplicaPresence>();
+  const auto replica = [&](const ReaderPtr& reader, StreamWish wanted) {
+    wanted.replicas = 2;
+    wanted.replica = static_cast<std::uint32_t>(reader->holder() % 2);
+    wanted.presence = presence;
+    return connect(reader, wanted)[0];
+  };
+  const auto behind_seek = [&](const ReaderPtr& reader, const Leg& before, Index until) {
+    StreamWish wanted = wish(reader, {0, 9});
+    wanted.turn = 4;
+    wanted.after = before.stream;
+    wanted.after_until = until;
+    wanted.reuse = before.stream->pool();
+    return replica(reader, wanted);
+  };
+  std::map<ReaderPtr, std::vector<Leg>> legs;
+  for (const auto& reader : {reader(1), reader(1)}) {
+    StreamWish before = wish(reader);
+    before.until = 4;
+    const Leg first = replica(reader, before);
+    legs[reader] = {first, behind_seek(reader, first, 4)};
+  }
+  const Leg first = legs.begin()->second[0];
+  const auto begun = legs.begin()->second[1].stream;
+  for (const auto& [reader, read] : legs) {
+    ASSERT_EQ(read[0].stream, first.stream);
+    ASSERT_EQ(read[1].stream, begun);
+    for (Index at = 0; at < 2; ++at) EXPECT_EQ(reader->pass(*first.stream, at), rows_of(at));
+  }
+  settle(*begun);
+  ASSERT_EQ(first.stream->pool()->slots().counts().free, 0U);
+  for (auto& [reader, read] : legs) {
+    ASSERT_TRUE(first.stream->jump(reader->holder(), 3));
+    read[1].stream->leave(reader->holder());
+    ASSERT_TRUE(first.stream->set_until(reader->holder(), 5));
+    read[1] = behind_seek(reader, first, 5);
+  }
+  for (const auto& [reader, read] : legs) {
+    EXPECT_EQ(read[1].stream, legs.begin()->second[1].stream);
+    for (Index at = 3; at < 5; ++at) EXPECT_EQ(reader->pass(*first.stream, at), rows_of(at));
+  }
+  for (Index at = 0; at < kSteps - 9; ++at) {
+    for (const auto& [reader, read] : legs)
+      EXPECT_EQ(reader->pass(*read[1].stream, at), rows_of(9 + at));
+  }
+}
+
 TEST_F(StreamsTest, BringsReplicasTogetherHoweverFarApartTheyAre) {
   const auto presence = std::make_shared<ReplicaPresence>();
   const auto replica = [&](const ReaderPtr& reader, std::uint32_t number) {
