@@ -84,7 +84,6 @@ Result<Way::Route> Way::route(const std::shared_ptr<stream::StreamReader>& reade
     stream::StreamWish part = wish(span, begin, route.until);
     if (before != nullptr) {
       part.after = before->stream;
-      part.after_until = before->at(begin);
       // The slots on a GPU are filled in the order of one stream.
       if (part.gpu == nullptr && before->stream->phase()->run == span.phase()->run)
         part.reuse = before->stream->pool();
@@ -152,7 +151,7 @@ bool Way::advance(job::Turn turn) {
 bool Way::jump(job::Turn turn, const stream::Span& span, job::Turn until) {
   if (legs_.empty()) return false;
   const auto to = legs_.front().stream->span().index_of(span);
-  if (!to || !legs_.front().stream->jump(holder_, *to)) return false;
+  if (!to || !legs_.front().stream->jump(holder_, *to, turn)) return false;
   for (; legs_.size() > 1; legs_.pop_back()) legs_.back().stream->leave(holder_);
   Leg& leg = legs_.front();
   leg.from = turn;

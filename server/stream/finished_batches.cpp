@@ -77,11 +77,12 @@ Index FinishedBatches::lowest() const {
   return lowest;
 }
 
-void FinishedBatches::expect(JobTag job, std::uint32_t replica, Index next) {
+void FinishedBatches::expect(JobTag job, std::uint32_t replica, Index next, job::Turn turn) {
   Reader& away = readers_.emplace_back();
   away.job = job;
   away.replica = replica;
   away.next = next;
+  away.turn = turn;
   away.unplaced = true;
 }
 

@@ -82,7 +82,7 @@ class FinishedBatches {
   // The first batch that any reader needs.
   Index lowest() const;
   // Adds a replica that is away and has not joined yet.
-  void expect(JobTag job, std::uint32_t replica, Index next);
+  void expect(JobTag job, std::uint32_t replica, Index next, job::Turn turn);
   // The first batch, `first` or a later one, from which on such a reader could take all.
   Index joinable(const ReaderTerms& terms, Index first) const;
   // Adds a reader of the batches [terms.next, terms.until), in its place if it was away.

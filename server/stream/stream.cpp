@@ -53,7 +53,8 @@ Stream::Stream(StreamOptions options, std::shared_ptr<SlotPool> pool, engine::Ex
       finished_(pool_),
       stall_(clock) {
   for (const AwaitedReplica& replica : options.awaited)
-    finished_.expect(maker_, replica.replica, replica.from - std::min(replica.from, options.turn));
+    finished_.expect(maker_, replica.replica, replica.from - std::min(replica.from, options.turn),
+                     options.turn);
 }
 
 void Stream::bind(engine::StreamId stream) {
@@ -102,14 +103,16 @@ void Stream::wake() {
 std::optional<Index> Stream::offered(const ReaderTerms& terms) const {
   if (ended_ || finished_.readers().empty() || finished_.find(terms.holder) != nullptr)
     return std::nullopt;
-  // Batches here may have the slots that are needed for those before.
-  if (terms.fills == pool_.get() && after_ == nullptr) return std::nullopt;
   if (pool_->has_retired() || (terms.on_gpu != nullptr && terms.on_gpu->has_retired()))
     return std::nullopt;
   const Index gone = finished_.gone();
   Index first = std::max(gone, std::min(finished_.lowest(), to_make_));
   if (options_.replicas > 1) {
-    if (terms.job != maker_) return std::nullopt;
+    // Replicas meet at equal turns.
+    const auto is_at_its_turns = [&](const Reader& known) { return known.turn == terms.turn; };
+    const auto& readers = finished_.readers();
+    if (terms.job != maker_ || std::none_of(readers.begin(), readers.end(), is_at_its_turns))
+      return std::nullopt;
     // It may have been to end at `until`, for a swap that was given up after it had left.
     if (const Reader* const place = finished_.find_away(terms.replica))
       first = gone > place->until ? gone : place->next;
@@ -195,11 +198,6 @@ void Stream::dismiss(JobTag job, std::uint32_t replica) {
   wake();
 }
 
-bool Stream::is_sent_at(Index batch, job::Turn turn) const {
-  MutexLock lock(mutex_);
-  return jumped_ || options_.turn + batch == turn;
-}
-
 bool Stream::ended() const {
   MutexLock lock(mutex_);
   return ended_;
@@ -259,7 +257,7 @@ std::optional<TakenBatch> Stream::take(delivery::HolderId id, Index at) {
   return taken;
 }
 
-bool Stream::jump(delivery::HolderId id, Index to) {
+bool Stream::jump(delivery::HolderId id, Index to, job::Turn turn) {
   bool past_all = false;
   {
     MutexLock lock(mutex_);
@@ -275,7 +273,7 @@ bool Stream::jump(delivery::HolderId id, Index to) {
       return false;
     finished_.skip_to(*reader, to);
     reader->hungry = false;
-    jumped_ = true;
+    reader->turn = turn - to;
     begin_copies();
     past_all = finished_.lowest() > to_make_;
     if (past_all) ++holds_;  // so that no batch behind the jump is given up
@@ -307,11 +305,6 @@ void Stream::open_epochs(delivery::HolderId id, std::uint64_t count) {
     if (Reader* const reader = finished_.find(id)) reader->open_epochs = count;
   }
   wake();
-}
-
-bool Stream::has_begun(Index until) const {
-  MutexLock lock(mutex_);
-  return to_make_ >= until;
 }
 
 Index Stream::hold() {
@@ -387,9 +380,7 @@ std::optional<engine::BatchOrder> Stream::open() {
   return std::nullopt;
 }
 
-bool Stream::follows() const {
-  return after_ != nullptr && after_->leads(finished_.readers());
-}
+bool Stream::follows() const { return after_ != nullptr && after_->leads(finished_.readers()); }
 
 std::optional<engine::BatchOrder> Stream::next_order() {
   MutexLock lock(mutex_);

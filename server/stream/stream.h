@@ -31,8 +31,7 @@ struct StreamOptions {
   Span span;
   JobTag maker = 0;
   std::uint32_t replicas = 1;
-  // With replicas: the turn of the batch 0, so that they meet at the same turns alone.
-  job::Turn turn = 0;
+  job::Turn turn = 0;  // of the batch 0
   AbsentReplica absent = AbsentReplica::kWait;
   std::vector<AwaitedReplica> awaited = {};  // batches are kept for these until they come
   // This stream begins no batch before that one has begun all that readers of both read there.
@@ -76,14 +75,14 @@ class Stream final : public engine::StreamPort,
 
   // Leases the batch `at` to the reader, if it is there.
   std::optional<TakenBatch> take(delivery::HolderId reader, Index at) SPDLD_EXCLUDES(mutex_);
-  // The reader needs nothing before `to`. False, and nothing is done, if the stream cannot go
-  // there: `to` lies behind it, or so far ahead that others would be waited for.
-  bool jump(delivery::HolderId reader, Index to) SPDLD_EXCLUDES(mutex_);
+  // The reader needs nothing before `to`, which it is sent at `turn`. False, and nothing is done,
+  // if the stream cannot go there: `to` lies behind it, or so far ahead that others would be waited
+  // for.
+  bool jump(delivery::HolderId reader, Index to, job::Turn turn) SPDLD_EXCLUDES(mutex_);
   // False, and nothing is done, if batches that it would read then are gone.
   bool set_until(delivery::HolderId reader, Index until) SPDLD_EXCLUDES(mutex_);
   void open_epochs(delivery::HolderId reader, std::uint64_t count) SPDLD_EXCLUDES(mutex_);
 
-  bool has_begun(Index until) const SPDLD_EXCLUDES(mutex_);  // all batches before `until`
   // Returns the first batch that is not begun. Nothing further is begun until as many calls of
   // go_on() have followed.
   Index hold() SPDLD_EXCLUDES(mutex_);
@@ -100,8 +99,6 @@ class Stream final : public engine::StreamPort,
   bool ended() const SPDLD_EXCLUDES(mutex_);
   const Span& span() const { return options_.span; }
   std::uint32_t replicas() const { return options_.replicas; }
-  // Whether replicas that are sent the batch at that turn may meet here.
-  bool is_sent_at(Index batch, job::Turn turn) const SPDLD_EXCLUDES(mutex_);
   const pipeline::PhasePtr& phase() const { return span().phase(); }
   const std::shared_ptr<SlotPool>& pool() const { return pool_; }  // batches are made in its slots
   // The pool that the reader is given leases of.
@@ -145,7 +142,7 @@ class Stream final : public engine::StreamPort,
   // All readers in these slots leave. Returns those that are not away.
   ReaderRefs dismiss_from(const std::shared_ptr<SlotPool>& on_gpu) SPDLD_EXCLUDES(mutex_);
 
-  const StreamOptions options_;  // but for `after`; `turn` counts as long as no reader has jumped
+  const StreamOptions options_;  // but for `after`
   const std::shared_ptr<SlotPool> pool_;
   const delivery::DeviceLayout device_layout_;
   engine::Executor& executor_;
@@ -158,7 +155,6 @@ class Stream final : public engine::StreamPort,
   std::vector<std::weak_ptr<Stream>> followers_ SPDLD_GUARDED_BY(mutex_);
   Index to_make_ SPDLD_GUARDED_BY(mutex_) = 0;
   FinishedBatches finished_ SPDLD_GUARDED_BY(mutex_);
-  bool jumped_ SPDLD_GUARDED_BY(mutex_) = false;
   int holds_ SPDLD_GUARDED_BY(mutex_) = 0;  // while there are any, no batch is begun
   bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
   StallClock stall_

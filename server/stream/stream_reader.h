@@ -23,11 +23,11 @@ struct ReaderTerms {
   std::uint32_t replica = 0;
   Index next = 0;
   Index until = kNoIndex;
+  // With replicas: of the stream's batch 0, were the reader sent that, too; counted round 0.
+  job::Turn turn = 0;
   std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made for it
   // The slots on its GPU that it reads in; null: it reads in main memory.
   std::shared_ptr<SlotPool> on_gpu = nullptr;
-  // The slots that batches before these are still to be made in; null: all of them are begun.
-  const SlotPool* fills = nullptr;
 };
 
 // Decides about samples that cannot be made, for one job. Thread-safe; outlives all users.

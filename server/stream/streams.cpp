@@ -27,11 +27,13 @@ std::optional<Meeting> meet(const Span& wish, const Span& stream) {
   return std::nullopt;
 }
 
-// Two streams take slots from one pool only where one follows the other and no other job reads
-// there: nobody could tell that it holds them up.
+// Two streams take slots from one pool only where one follows the other and one consumer alone
+// reads both: another one could be sent elsewhere and need slots for batches of the first one that
+// the second one has already, and of another job nobody could tell that it holds them up.
 bool may_reuse(const SlotPool& pool, const StreamWish& wish) {
   if (pool.streams() == 0) return true;
   if (wish.after == nullptr || wish.after->pool().get() != &pool) return false;
+  if (wish.replicas > 1 || wish.after->replicas() > 1) return false;
   const std::vector<JobTag> jobs = wish.after->jobs();
   return std::all_of(jobs.begin(), jobs.end(), [&](JobTag job) { return job == wish.job; });
 }
@@ -50,6 +52,7 @@ ReaderTerms terms_of(const StreamReader& reader, const StreamWish& wish) {
           .replica = wish.replica,
           .next = 0,
           .until = wish.until,
+          .turn = wish.turn,
           .open_epochs = wish.open_epochs};
 }
 
@@ -124,16 +127,12 @@ Result<std::optional<Leg>> Streams::share(const std::shared_ptr<StreamReader>& r
     if (stream->phase()->reader() != wish.span.phase()->reader()) continue;
     const auto meeting = meet(wish.span, stream->span());
     if (!meeting || meeting->here > furthest || meeting->here >= wish.until) continue;
-    if (wish.replicas > 1 && !stream->is_sent_at(meeting->there, wish.turn + meeting->here))
-      continue;
     terms.next = meeting->there;
+    terms.turn = wish.turn + meeting->here - meeting->there;
     terms.until = wish.until == kNoIndex ? kNoIndex : wish.until - meeting->here + meeting->there;
     const Index latest =
         furthest == kNoIndex ? kNoIndex : meeting->there + (furthest - meeting->here);
     terms.on_gpu = nullptr;
-    terms.fills = wish.after == nullptr || wish.after->has_begun(wish.after_until)
-                      ? nullptr
-                      : wish.after->pool().get();
     for (int attempt = 0; attempt < kJoinAttempts; ++attempt) {
       const auto offered = stream->offers(terms);
       if (!offered || *offered >= terms.until || *offered > latest) break;
@@ -147,7 +146,6 @@ Result<std::optional<Leg>> Streams::share(const std::shared_ptr<StreamReader>& r
       if (!at_once && own == nullptr) {
         StreamWish before = wish;
         before.replicas = 1;
-        before.reuse = nullptr;  // later batches may have all those slots
         SPDLD_ASSIGN(own, make(before));
       }
       const auto joined = stream->join(reader, terms, at_once ? meeting->there : latest);

@@ -44,9 +44,7 @@ struct StreamWish {
   std::uint64_t open_epochs = 0;
   delivery::DeviceMemoryPtr gpu = nullptr;  // where it reads; null: in main memory
   std::shared_ptr<ByteMeter> meter;
-  // The stream that it reads before, up to there.
-  std::shared_ptr<Stream> after = nullptr;
-  Index after_until = 0;
+  std::shared_ptr<Stream> after = nullptr;    // that it reads before
   std::shared_ptr<SlotPool> reuse = nullptr;  // of a stream that has ended or comes before
   DeviceReserve* reserve = nullptr;  // of memory on `gpu`; null: batches wait until that is there
 };

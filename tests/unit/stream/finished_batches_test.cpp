@@ -89,7 +89,7 @@ TEST_F(FinishedBatchesTest, ABatchThatNoReaderWantsIsNotKept) {
 
 TEST_F(FinishedBatchesTest, AReplicaThatIsAwayFindsItsBatches) {
   const auto one = join(kOne);
-  batches_->expect(kJob, 1, 0);
+  batches_->expect(kJob, 1, 0, 0);
   (void)finish(0);
   EXPECT_FALSE(pass(kOne, 0));
   const auto other = join(kOther, nullptr, kJob, 1);

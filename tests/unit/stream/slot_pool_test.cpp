@@ -25,8 +25,7 @@ class SlotPoolTest : public StreamTest {
   std::shared_ptr<Stream> make_following(const std::shared_ptr<Stream>& before,
                                          const ReaderPtr& reader) {
     auto next =
-        make_in(before->pool(),
-                {.span = span({0, 6}), .maker = reader->job, .after = before});
+        make_in(before->pool(), {.span = span({0, 6}), .maker = reader->job, .after = before});
     EXPECT_TRUE(join(*next, reader));
     before->lead(next);
     return next;

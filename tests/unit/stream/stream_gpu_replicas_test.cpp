@@ -25,7 +25,7 @@ TEST_F(StreamGpuReplicasTest, OthersNeedNotWaitForWhatADismissedReplicaNeededFir
   const auto first = begin(*stream);
   const auto second = begin(*stream);
   ASSERT_TRUE(first && second);
-  ASSERT_TRUE(stream->jump(stays->holder(), 1));
+  ASSERT_TRUE(stream->jump(stays->holder(), 1, 0));
   stream->leave(away->holder(), true);
   finish(*stream, *second);
   EXPECT_EQ(gpu_->begun(), 0U);
@@ -230,7 +230,7 @@ TEST_F(StreamGpuReplicasTest, WhatNobodyOnAGpuHasTakenIsNotKeptThereForWhoMayCom
     const auto first = joined(*stream, gpu_);
     produce(*stream, 2 * kDeviceSlots);
     if (is_copied) gpu_->settle();
-    ASSERT_TRUE(stream->jump(first->holder(), kDeviceSlots));
+    ASSERT_TRUE(stream->jump(first->holder(), kDeviceSlots, 0));
     gpu_->settle();
     pass(*stream, first, kDeviceSlots);
     for (const GpuReaderPtr& one : {first, host}) stream->leave(one->holder());
@@ -245,7 +245,7 @@ TEST_F(StreamGpuReplicasTest, WhoComesBeforeAStepInTheMakingBeginsBehindWhatHasN
   const auto slow = begin(*stream);
   ASSERT_TRUE(slow);
   produce(*stream, kDeviceSlots);
-  ASSERT_TRUE(stream->jump(first->holder(), 1));
+  ASSERT_TRUE(stream->jump(first->holder(), 1, 0));
   gpu_->settle();
   const auto late = reader();
   const auto from = stream->join(late, terms(*stream, late, gpu_, 0, 2), kNoIndex);

@@ -192,7 +192,7 @@ class Schedule {
     DrawnConsumer* const one = any();
     if (one == nullptr) return;
     const Index to = one->next + pick(4);
-    if (to >= one->until || !stream_->jump(one->reader->holder(), to)) return;
+    if (to >= one->until || !stream_->jump(one->reader->holder(), to, 0)) return;
     one->next = to;
     one->awake = true;
   }

@@ -228,7 +228,7 @@ TEST_F(StreamGpuTest, OthersNeedNotWaitForWhatAReaderThatLeftNeededFirst) {
   const auto first = begin();
   const auto second = begin();
   ASSERT_TRUE(first && second);
-  ASSERT_TRUE(stream_->jump(fast->holder(), 1));
+  ASSERT_TRUE(stream_->jump(fast->holder(), 1, 0));
   finish(*second);
   EXPECT_EQ(gpu_->begun(), 0U) << "step 0 is to be copied before";
   leave(slow);
@@ -245,7 +245,7 @@ TEST_F(StreamGpuTest, CopyOfWhatAReaderJumpsToBeginsAtOnce) {
   ASSERT_TRUE(first && second);
   finish(*second);
   EXPECT_EQ(gpu_->begun(), 0U);
-  ASSERT_TRUE(stream_->jump(only->holder(), 1));
+  ASSERT_TRUE(stream_->jump(only->holder(), 1, 0));
   EXPECT_EQ(gpu_->begun(), 1U);
   finish(*first);
   gpu_->settle();
@@ -280,7 +280,7 @@ TEST_F(StreamGpuTest, ReaderJumpsOverWhatIsReadyCopiedAndUnderWay) {
   const auto only = joined(gpu_);
   produce(kHostSlots);
   ASSERT_TRUE(gpu_->complete());  // 0 is there, 1 and 2 are on their way, 3 is ready
-  ASSERT_TRUE(stream_->jump(only->holder(), kHostSlots - 1));
+  ASSERT_TRUE(stream_->jump(only->holder(), kHostSlots - 1, 0));
   gpu_->settle();
   pass(only, kHostSlots - 1);
   gpu_->settle();

@@ -30,13 +30,19 @@ TEST_F(StreamTest, KeepsBatchesForAnAwaitedReplicaFromItsTurnOn) {
   options.turn = 40;
   options.awaited = {{.replica = 1, .from = 43}};
   const auto stream = make(std::move(options));
-  const auto first = joined(*stream, 1);
+  const auto at_turn_40 = [](const ReaderPtr& reader, std::uint32_t replica) {
+    ReaderTerms wanted = terms(reader, 0, replica);
+    wanted.turn = 40;
+    return wanted;
+  };
+  const auto first = reader(1);
+  ASSERT_EQ(stream->join(first, at_turn_40(first, 0), 0), 0U);
   start(stream);
   expect_steps(*stream, {first}, 0, 3 + kSlots);
   EXPECT_EQ(first->poll(*stream, 3 + kSlots), std::nullopt);
   const auto second = reader(1);
-  ASSERT_EQ(stream->offers(terms(second, 0, 1)), 3U);
-  ASSERT_TRUE(join(*stream, second, 3, 1));
+  EXPECT_EQ(stream->offers(terms(second, 0, 1)), std::nullopt) << "it is at another turn";
+  ASSERT_EQ(stream->join(second, at_turn_40(second, 1), 3), 3U);
   expect_steps(*stream, {second}, 3, 3 + kSlots);
   expect_steps(*stream, {first, second}, 3 + kSlots, kSteps);
 }

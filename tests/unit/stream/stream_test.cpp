@@ -150,7 +150,7 @@ TEST_F(StreamTest, JumpsOverWhatNobodyWantsAnyMore) {
   const auto only = joined(*stream, 1);
   start(stream);
   settle(*stream);
-  EXPECT_TRUE(stream->jump(only->holder(), 3 * kSteps + 5));
+  EXPECT_TRUE(stream->jump(only->holder(), 3 * kSteps + 5, 0));
   EXPECT_EQ(only->pass(*stream, 3 * kSteps + 5), rows_of(5));
   EXPECT_EQ(only->pass(*stream, 3 * kSteps + 6), rows_of(6));
 }
@@ -160,7 +160,7 @@ TEST_F(StreamTest, JumpsToAStepThatIsReady) {
   const auto only = joined(*stream, 1);
   start(stream);
   settle(*stream);
-  EXPECT_TRUE(stream->jump(only->holder(), 2));
+  EXPECT_TRUE(stream->jump(only->holder(), 2, 0));
   EXPECT_EQ(only->pass(*stream, 2), rows_of(2));
 }
 
@@ -170,9 +170,9 @@ TEST_F(StreamTest, NeverJumpsBackNorAheadOfAnotherJob) {
   const auto second = joined(*stream, 2);
   start(stream);
   first->pass(*stream, 0);
-  EXPECT_FALSE(stream->jump(first->holder(), 0));
-  EXPECT_FALSE(stream->jump(first->holder(), 2 * kSteps));
-  EXPECT_FALSE(stream->jump(99, 1)) << "nobody";
+  EXPECT_FALSE(stream->jump(first->holder(), 0, 0));
+  EXPECT_FALSE(stream->jump(first->holder(), 2 * kSteps, 0));
+  EXPECT_FALSE(stream->jump(99, 1, 0)) << "nobody";
   EXPECT_EQ(first->pass(*stream, 1), rows_of(1)) << "and nothing was done";
 }
 
@@ -401,8 +401,7 @@ TEST_F(StreamTest, BeginsOnceNoneOfItsReadersWaitsForTheStreamBeforeIt) {
   const auto mine = joined_until(*before, 1, 10);
   const auto other = joined(*before, 2);
   start(before);
-  auto options = StreamOptions{
-      .span = span(phase("other"), {0, 10}), .maker = 1, .after = before};
+  auto options = StreamOptions{.span = span(phase("other"), {0, 10}), .maker = 1, .after = before};
   const auto next = make(std::move(options));
   ASSERT_TRUE(join(*next, mine));
   before->lead(next);

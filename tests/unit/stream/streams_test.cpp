@@ -179,7 +179,6 @@ TEST_F(StreamsTest, DoesNotLetAJobWaitUntilAnotherComesToAPhase) {
   const auto first = connect(one, before);
   StreamWish after = wish(one, span(next, {0, 8}));
   after.after = first[0].stream;
-  after.after_until = 8;
   const auto second = connect(one, after);
   const auto other = reader(2);
   auto legs = connect(other, wish(other, span(next, {0, 8})));
@@ -196,7 +195,6 @@ TEST_F(StreamsTest, GivesTheStreamThatFollowsTheSlotsOfTheOneBefore) {
   StreamWish after = wish(one, {3, 2});  // it skips
   after.turn = 6;
   after.after = legs[0].stream;
-  after.after_until = 6;
   after.reuse = legs[0].stream->pool();
   for (Leg& leg : connect(one, after)) legs.push_back({6 + leg.from, leg.stream, leg.first});
   ASSERT_EQ(legs.size(), 2U);
@@ -219,7 +217,6 @@ TEST_F(StreamsTest, LetsNoOtherJobReadAStreamWhoseSlotsServeTheNextOneToo) {
   StreamWish after = wish(one, {0, 9});
   after.turn = 6;
   after.after = first[0].stream;
-  after.after_until = 6;
   after.reuse = first[0].stream->pool();
   const auto second = connect(one, after);
   ASSERT_EQ(second[0].stream->pool(), first[0].stream->pool());
@@ -238,7 +235,6 @@ TEST_F(StreamsTest, GivesTheStreamThatFollowsSlotsOfItsOwnWhereAnotherJobReadsTh
   StreamWish after = wish(one, {0, 9});
   after.turn = 6;
   after.after = first[0].stream;
-  after.after_until = 6;
   after.reuse = first[0].stream->pool();
   EXPECT_NE(connect(one, after)[0].stream->pool(), first[0].stream->pool());
 }
@@ -358,7 +354,7 @@ TEST_F(StreamsTest, BringsReplicasTogetherWhereOneHasJumped) {
     EXPECT_EQ(pass(first, jumps, at), rows_of(at));
     EXPECT_EQ(pass(second, leaves, at), rows_of(at));
   }
-  ASSERT_TRUE(jumps[0].stream->jump(first->holder(), 12));
+  ASSERT_TRUE(jumps[0].stream->jump(first->holder(), 12, 2));
   leave(second, leaves);
   auto there = replica(second, 1, {0, 12}, 2);
   ASSERT_EQ(there.size(), 1U);
@@ -369,54 +365,38 @@ TEST_F(StreamsTest, BringsReplicasTogetherWhereOneHasJumped) {
   }
 }
 
-// Both skip a step before a seek of their job. The second one still waits for batches behind the
-// seek when the first one needs slots for one more before it.
-TEST_F(StreamsTest, LeavesReplicasTheSlotsThatTheyNeedBeforeTheStreamThatFollows) {
-  const auto presence = std::make_shared<ReplicaPresence>();
-  const auto replica = [&](const ReaderPtr& reader, StreamWish wanted) {
+// One of them may be sent elsewhere before the other is, and need slots that the next stream has.
+TEST_F(StreamsTest, GivesReplicasSlotsOfTheirOwnInTheStreamThatFollows) {
+  const auto one = reader(1);
+  StreamWish before = wish(one);
+  before.replicas = 2;
+  before.until = 6;
+  const auto first = connect(one, before);
+  StreamWish after = wish(one, {0, 9});
+  after.replicas = 2;
+  after.turn = 6;
+  after.after = first[0].stream;
+  after.reuse = first[0].stream->pool();
+  EXPECT_NE(connect(one, after)[0].stream->pool(), first[0].stream->pool());
+}
+
+// A seek back: what they read until then comes once more, many turns later.
+TEST_F(StreamsTest, BringsNoReplicaWhereTheOtherOneIsLongBeforeIt) {
+  const auto replica = [&](const ReaderPtr& reader, std::uint32_t number, job::StepAt from,
+                           job::Turn turn) {
+    StreamWish wanted = wish(reader, from);
     wanted.replicas = 2;
-    wanted.replica = static_cast<std::uint32_t>(reader->holder() % 2);
-    wanted.presence = presence;
-    return connect(reader, wanted)[0];
+    wanted.replica = number;
+    wanted.turn = turn;
+    return connect(reader, wanted);
   };
-  const auto behind_seek = [&](const ReaderPtr& reader, const Leg& before, Index until) {
-    StreamWish wanted = wish(reader, {0, 9});
-    wanted.turn = 4;
-    wanted.after = before.stream;
-    wanted.after_until = until;
-    wanted.reuse = before.stream->pool();
-    return replica(reader, wanted);
-  };
-  std::map<ReaderPtr, std::vector<Leg>> legs;
-  for (const auto& reader : {reader(1), reader(1)}) {
-    StreamWish before = wish(reader);
-    before.until = 4;
-    const Leg first = replica(reader, before);
-    legs[reader] = {first, behind_seek(reader, first, 4)};
-  }
-  const Leg first = legs.begin()->second[0];
-  const auto begun = legs.begin()->second[1].stream;
-  for (const auto& [reader, read] : legs) {
-    ASSERT_EQ(read[0].stream, first.stream);
-    ASSERT_EQ(read[1].stream, begun);
-    for (Index at = 0; at < 2; ++at) EXPECT_EQ(reader->pass(*first.stream, at), rows_of(at));
-  }
-  settle(*begun);
-  ASSERT_EQ(first.stream->pool()->slots().counts().free, 0U);
-  for (auto& [reader, read] : legs) {
-    ASSERT_TRUE(first.stream->jump(reader->holder(), 3));
-    read[1].stream->leave(reader->holder());
-    ASSERT_TRUE(first.stream->set_until(reader->holder(), 5));
-    read[1] = behind_seek(reader, first, 5);
-  }
-  for (const auto& [reader, read] : legs) {
-    EXPECT_EQ(read[1].stream, legs.begin()->second[1].stream);
-    for (Index at = 3; at < 5; ++at) EXPECT_EQ(reader->pass(*first.stream, at), rows_of(at));
-  }
-  for (Index at = 0; at < kSteps - 9; ++at) {
-    for (const auto& [reader, read] : legs)
-      EXPECT_EQ(reader->pass(*read[1].stream, at), rows_of(9 + at));
-  }
+  const auto stays = reader(1);
+  const auto goes = reader(1);
+  auto legs = replica(stays, 0, {}, 0);
+  ASSERT_TRUE(legs[0].stream->jump(stays->holder(), 12, 0));
+  auto back = replica(goes, 1, {0, 3}, 5);
+  ASSERT_EQ(back.size(), 1U);
+  EXPECT_NE(back[0].stream, legs[0].stream);
 }
 
 TEST_F(StreamsTest, BringsReplicasTogetherHoweverFarApartTheyAre) {
@@ -538,9 +518,8 @@ class StreamsModel : public StreamsTest, public ::testing::WithParamInterface<st
     const Leg& last = job.legs.back();
     StreamWish wanted = wish(job.reader, step_at(place));
     wanted.after = last.stream;
-    wanted.after_until = job.index(last, at);
     wanted.reuse = last.stream->pool();
-    ASSERT_TRUE(last.stream->set_until(job.reader->holder(), wanted.after_until));
+    ASSERT_TRUE(last.stream->set_until(job.reader->holder(), job.index(last, at)));
     add_legs(job, wanted, at);
     job.places[at] = place;
   }
@@ -554,7 +533,7 @@ class StreamsModel : public StreamsTest, public ::testing::WithParamInterface<st
     if (job.legs.size() > 1) return false;
     Leg& leg = job.legs.front();
     const auto to = leg.stream->span().index_of(step_at(place));
-    if (!to || !leg.stream->jump(job.reader->holder(), *to)) return false;
+    if (!to || !leg.stream->jump(job.reader->holder(), *to, job.turn)) return false;
     leg.from = job.turn;
     leg.first = *to;
     job.places = {{job.turn, place}};
