@@ -37,7 +37,9 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "init": {""},
         "show": {""},
         "complete": {""},
-        "command": {"", "init", "show", "complete"},
+        "program": {""},
+        "service": {"", "program"},
+        "command": {"", "init", "show", "complete", "program", "service"},
     },
     "base": {"text": set(), "": {"text"}, "memory": {""}, "users": {""}},
     "transform": {

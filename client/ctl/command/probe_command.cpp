@@ -1,90 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <array>
-#include <cerrno>
-#include <climits>
-#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
-#include <vector>
+#include <utility>
 
 #include "base/text/printable.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
+#include "ctl/program/program.h"
 #include "ctl/table.h"
-#include "posix/unique_fd.h"
 
 namespace spdld::ctl {
 namespace {
 
 using nlohmann::ordered_json;
 
-// The daemon's program holds FFmpeg, which takes longer to load than most commands take. It is
-// $SPDLD_BIN, or stands beside this program, or on the PATH.
-std::string daemon_program() {
-  if (const char* named = std::getenv("SPDLD_BIN"); named != nullptr && *named != '\0')
-    return named;
-  std::array<char, PATH_MAX> own{};
-  const ssize_t count = ::readlink("/proc/self/exe", own.data(), own.size() - 1);
-  if (count > 0) {
-    std::string beside(own.data(), static_cast<std::size_t>(count));
-    beside.erase(beside.rfind('/') + 1);
-    beside += "spdld";
-    if (::access(beside.c_str(), X_OK) == 0) return beside;
+// What the daemon's program prints: it holds FFmpeg, which takes longer to load than most commands
+// take. Its errors go where ours go.
+std::string output_of(const std::string& program, const std::string& path) {
+  Ran ran = run_program({program, "--probe=" + path}, Errors::kOurs);
+  if (ran.error != 0) {
+    throw Failure(kFailed,
+                  fmt::format("cannot run {}, which reads media files: {}; install it, or say "
+                              "where it is by $SPDLD_BIN",
+                              printable(program), std::generic_category().message(ran.error)));
   }
-  return "spdld";
-}
-
-Failure cannot_run(const std::string& program, int error) {
-  return {kFailed,
-          fmt::format("cannot run {}, which reads media files: {}; install it, or say where it is "
-                      "by $SPDLD_BIN",
-                      printable(program), std::generic_category().message(error))};
-}
-
-// What the program prints. Its errors go where ours go.
-std::string output_of(const std::vector<std::string>& command) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw cannot_run(command[0], errno);
-  const UniqueFd from(ends[0]);
-  UniqueFd to(ends[1]);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, to.get(), STDOUT_FILENO);
-  std::vector<char*> arguments;
-  arguments.reserve(command.size() + 1);
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  pid_t child = 0;
-  const int failed =
-      ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) throw cannot_run(command[0], failed);
-  to.reset();
-  std::string text;
-  std::array<char, 4096> part{};
-  for (;;) {
-    const ssize_t count = ::read(from.get(), part.data(), part.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    text.append(part.data(), static_cast<std::size_t>(count));
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (WIFSIGNALED(status)) {
+  if (WIFSIGNALED(ran.status)) {
     throw Failure(kFailed, fmt::format("{} was ended by signal {} while it read the file",
-                                       printable(command[0]), WTERMSIG(status)));
+                                       printable(program), WTERMSIG(ran.status)));
   }
-  return text;
+  return std::move(ran.text);
 }
 
 std::string text_of(const ordered_json& stream, const char* key) {
@@ -147,8 +97,7 @@ void add_probe_command(CLI::App& app, const Context& context) {
     if (path->empty())
       throw Failure(kWrongUsage, "probe: FILE is an empty text; name the file to look at");
     const std::string program = daemon_program();
-    const ordered_json facts =
-        ordered_json::parse(output_of({program, "--probe=" + *path}), nullptr, false);
+    const ordered_json facts = ordered_json::parse(output_of(program, *path), nullptr, false);
     if (!facts.is_object()) {
       throw Failure(kFailed, fmt::format("{} does not say what the file holds; is it of this "
                                          "version of spdld?",

@@ -65,6 +65,8 @@ TEST_F(CompletionTest, NamesTheCommands) {
   EXPECT_THAT(words_of({"get", ""}), UnorderedElementsAre("pipelines", "jobs", "sessions", "users",
                                                           "stages", "failures", "classes"));
   EXPECT_THAT(words_of({"job", "re"}), ElementsAre("resize"));
+  EXPECT_THAT(words_of({"service", ""}), UnorderedElementsAre("install", "status", "remove"));
+  EXPECT_THAT(words_of({"service", "remove", "--f"}), ElementsAre("--force"));
   const Words all = words_of({""});
   for (const std::string command :
        {"status", "get", "job", "init", "apply", "consume", "completion"})

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/text/counted.h"
+#include "base/text/printable.h"
+#include "ctl/address.h"
+#include "ctl/commands.h"
+#include "ctl/failure.h"
+#include "ctl/program/program.h"
+#include "ctl/service/user_manager.h"
+#include "ctl/service/user_units.h"
+
+namespace spdld::ctl {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::chrono::milliseconds kPatience{1000};  // with a daemon that accepts nobody
+constexpr char kSystemDirectory[] = "/run/spdld";     // where launch=True looks first
+
+bool answers(const std::string& directory) {
+  try {
+    connect_control(directory, kPatience);
+    return true;
+  } catch (const Failure&) {
+    return false;
+  }
+}
+
+std::string path_of(const std::string& unit) { return user_unit_directory() + "/" + unit; }
+
+std::vector<std::string> unit_names() { return {kServiceName, kSocketNames[0], kSocketNames[1]}; }
+
+// Units that are there. Throws Failure, without `force`, if one is not as it was installed.
+std::vector<std::string> replaceable_units(bool force) {
+  std::vector<std::string> there;
+  for (const std::string& name : unit_names()) {
+    const UnitFile file = unit_file_at(path_of(name));
+    if (file == UnitFile::kAbsent) continue;
+    if (file != UnitFile::kSealed && !force) {
+      throw Failure(kFailed,
+                    fmt::format("{} is {}: move it away, or say --force to lose it; additions of "
+                                "your own belong into {}.d ('systemctl --user edit')",
+                                printable(path_of(name)), name_of(file), name));
+    }
+    there.push_back(name);
+  }
+  return there;
+}
+
+std::string program_to_run() {
+  const std::string named = daemon_program();
+  std::string path = path_of_program(named);
+  if (path.empty()) {
+    throw Failure(kFailed, fmt::format("there is no program {}: install spdld, or say where it is "
+                                       "by $SPDLD_BIN",
+                                       printable(named)));
+  }
+  return path;
+}
+
+// The daemon that a loader with launch=True reads from, as it looks.
+std::string found_by_launch(const UserManager& manager) {
+  return answers(kSystemDirectory) ? kSystemDirectory : manager.directory();
+}
+
+// Which loaders find which daemon.
+std::string clients_sentence(const UserManager& manager) {
+  std::string sentence = fmt::format(
+      "Loaders with launch=True find it there. For spdlctl and other loaders:\n"
+      "    export SPDLD_ADDRESS={}\n",
+      manager.directory());
+  if (found_by_launch(manager) == kSystemDirectory) {
+    sentence += fmt::format(
+        "The system's spdld answers at {}: launch=True takes that one, unless $SPDLD_ADDRESS names "
+        "yours.\n",
+        kSystemDirectory);
+  }
+  return sentence;
+}
+
+std::string lingering_sentence() {
+  return lingers()
+             ? "It stays when you log out, and is there from boot on (lingering is on)."
+             : "It ends when you log out; 'loginctl enable-linger' makes it stay, and be there "
+               "from boot on.";
+}
+
+void check_nobody_serves(const UserManager& manager) {
+  if (manager.is_active(kSocketNames[1]) || !answers(manager.directory())) return;
+  throw Failure(kFailed,
+                fmt::format("a daemon that systemd has not started serves in {0}: one that "
+                            "launch=True has started ends 2 s after its last loader. Then run this "
+                            "again ('spdlctl --address {0} get sessions' shows who reads)",
+                            manager.directory()));
+}
+
+void install(const std::string& config, bool force, const Output& output, const Context& context) {
+  const UserManager manager;
+  const std::string program = program_to_run();
+  const std::vector<UserUnit> units =
+      user_units(program, config.empty() ? "" : std::filesystem::absolute(config).string());
+  (void)replaceable_units(force);
+  check_nobody_serves(manager);
+  bool changed = false;
+  for (const UserUnit& unit : units) changed = write_unit(user_unit_directory(), unit) || changed;
+  manager.run({"daemon-reload"});
+  manager.run({"enable", "--now", kSocketNames[0], kSocketNames[1]});
+  // One that runs is of the units before; its ranks wait for the next one.
+  if (changed) manager.run({"try-restart", kServiceName});
+  const std::string sentence = fmt::format(
+      "{} has {}, {} and {}{}: {} serves in {}, from the first connection on, and keeps its state "
+      "in {}\n{}{}",
+      printable(user_unit_directory()), kServiceName, kSocketNames[0], kSocketNames[1],
+      changed ? "" : " as before", printable(program), printable(manager.directory()),
+      printable(user_state_directory()), clients_sentence(manager), lingering_sentence());
+  tell({{"unit", path_of(kServiceName)},
+        {"written", changed},
+        {"program", program},
+        {"address", manager.directory()},
+        {"found_by_launch", found_by_launch(manager)},
+        {"lingers", lingers()}},
+       sentence, output, context);
+}
+
+// "/usr/bin/spdld" of "{ path=/usr/bin/spdld ; argv[]=... }".
+std::string program_of(const std::string& command) {
+  const std::size_t begin = command.find("path=");
+  if (begin == std::string::npos) return "-";
+  return command.substr(begin + 5, command.find(" ; ", begin) - begin - 5);
+}
+
+void show_status(const Output& output, const Context& context) {
+  const UserManager manager;
+  const UnitFile file = unit_file_at(path_of(kServiceName));
+  if (file == UnitFile::kAbsent) {
+    throw Failure(kFailed, fmt::format("{} is not there: 'spdlctl service install' writes it",
+                                       printable(path_of(kServiceName))));
+  }
+  auto service = manager.show(kServiceName);
+  const bool listens =
+      std::ranges::all_of(kSocketNames, [&](const char* name) { return manager.is_active(name); });
+  const std::string program = program_of(service["ExecStart"]);
+  const bool there = path_of_program(program) == program;
+  const std::string sentence = fmt::format(
+      "unit     {}, {}\n"
+      "program  {}{}\n"
+      "listens  {}in {}\n"
+      "service  {}\n{}{}",
+      printable(path_of(kServiceName)), name_of(file), printable(program),
+      there ? "" : ", which is not there any more: 'spdlctl service install' names another",
+      listens ? "" : "not ", printable(manager.directory()),
+      service["ActiveState"] == "active" ? "active, pid " + service["MainPID"]
+                                         : service["ActiveState"],
+      clients_sentence(manager), lingering_sentence());
+  tell({{"unit", path_of(kServiceName)},
+        {"file", name_of(file)},
+        {"program", program},
+        {"program_there", there},
+        {"address", manager.directory()},
+        {"found_by_launch", found_by_launch(manager)},
+        {"listens", listens},
+        {"service", service["ActiveState"]},
+        {"lingers", lingers()}},
+       sentence, output, context);
+}
+
+// Of a service that runs: asking one that does not would start it.
+int count_readers(const UserManager& manager, const Context& context) {
+  if (!manager.is_active(kServiceName)) return 0;
+  try {
+    return Daemon(manager.directory(), context.timeout()).sessions().sessions_size();
+  } catch (const Failure&) {
+    return 0;  // it hangs, or has just ended: there is nobody to be told of
+  }
+}
+
+void remove(bool force, const Output& output, const Context& context) {
+  const UserManager manager;
+  const std::vector<std::string> there = replaceable_units(force);
+  if (there.empty()) {
+    throw Failure(kFailed, fmt::format("there is no {} in {}: nothing to remove", kServiceName,
+                                       printable(user_unit_directory())));
+  }
+  const int readers = count_readers(manager, context);
+  if (readers > 0) {
+    context.err << fmt::format(
+                       "{} from it: those with launch=True go on with a daemon of their own, "
+                       "others wait for one here for their timeout (60 s), and end then",
+                       counted(readers, "rank reads", "ranks read"))
+                << std::endl;
+  }
+  std::vector<std::string> disable = {"disable", "--now"};
+  disable.insert(disable.end(), there.begin(), there.end());
+  manager.run(disable);
+  for (const std::string& name : there) {
+    std::error_code failed;
+    if (!std::filesystem::remove(path_of(name), failed) && failed) {
+      throw Failure(
+          kFailed, fmt::format("cannot remove {}: {}", printable(path_of(name)), failed.message()));
+    }
+  }
+  manager.run({"daemon-reload"});
+  tell({{"removed", there}, {"readers", readers}, {"state_dir", user_state_directory()}},
+       fmt::format("{} are removed from {}; what it kept stays in {}", fmt::join(there, ", "),
+                   printable(user_unit_directory()), printable(user_state_directory())),
+       output, context);
+}
+
+}  // namespace
+
+void add_service_commands(CLI::App& app, const Context& context) {
+  CLI::App* service = app.add_subcommand(
+      "service", "an spdld of your own, which systemd starts when somebody connects");
+  service->require_subcommand(1);
+  CLI::App* add = service->add_subcommand("install", "writes its units, and listens");
+  const auto config = std::make_shared<std::string>();
+  add->add_option("--config", *config,
+                  "the daemon's YAML; its runtime_dir and state_dir do not count")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
+  CLI::App* show = service->add_subcommand("status", "how it is, and which daemon clients find");
+  CLI::App* end = service->add_subcommand("remove", "ends it, and removes its units");
+  const auto force = std::make_shared<bool>(false);
+  for (CLI::App* command : {add, end})
+    command->add_flag("--force", *force, "though a unit was edited, or is somebody else's");
+  add->callback([&context, config, force, output = add_output(*add)] {
+    install(*config, *force, *output, context);
+  });
+  show->callback([&context, output = add_output(*show)] { show_status(*output, context); });
+  end->callback([&context, force, output = add_output(*end)] { remove(*force, *output, context); });
+}
+
+}  // namespace spdld::ctl
