@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` does beyond the install() of each folder. Its components are client, dev,
-# server, python, doc and debug; docs/operations.md says what is in them.
+# server, python, doc and debug; docs/install.md says what is in them.
 include_guard(GLOBAL)
 include(GNUInstallDirs)
 
@@ -41,5 +41,5 @@ endif()
 
 # Not where systemd would read it: a node without a GPU keeps the devices out.
 install(FILES deploy/systemd/gpu.conf DESTINATION "${CMAKE_INSTALL_DOCDIR}/systemd" COMPONENT doc)
-install(FILES LICENSE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT doc)
+install(FILES CHANGELOG.md LICENSE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT doc)
 install(DIRECTORY docs config DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT doc)
