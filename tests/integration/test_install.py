@@ -15,6 +15,7 @@ from typing import Any
 
 import daemon as daemon_module
 import pytest
+import release
 
 # Building clients, and compressing debug info, takes longer than other tests do.
 pytestmark = pytest.mark.timeout(600)
@@ -38,10 +39,10 @@ int main(int, char** argv) {
 }
 """
 CLIENT_SAYS = f"{ITEMS // BATCH} batches, {ITEMS} rows, placed by "
-CLIENT_PROJECT = """
+CLIENT_PROJECT = f"""
 cmake_minimum_required(VERSION 3.16)
 project(client CXX)
-find_package(spdld 0.1 CONFIG REQUIRED)
+find_package(spdld {release.version_at(release.ROOT, release.PROJECT)} CONFIG REQUIRED)
 add_executable(client client.cpp)
 target_link_libraries(client PRIVATE spdld::spdld)
 """
