@@ -162,10 +162,13 @@ class Account:
     def _lands(self, at: StepAt) -> bool:
         """Where a seek leads to; those before it are done with, too."""
         for seeks in (self._targets, self._replays):
+            if at in seeks:
+                del seeks[: seeks.index(at) + 1]
+                return True
+        for seeks in (self._replays, self._targets):
             for number, target in enumerate(seeks):
                 # It may be an epoch's end that was sought, or one that a skip behind it leads to.
-                ends = (target[0] + 1, 0)
-                if at in (target, ends) or self._skips_from(target, at):
+                if at == (target[0] + 1, 0) or self._skips_from(target, at):
                     del seeks[: number + 1]
                     return True
         return False

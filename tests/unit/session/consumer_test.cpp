@@ -289,6 +289,18 @@ TEST_F(ConsumerTest, SkipsNoFurtherThanTheEndOfTheEpoch) {
   EXPECT_EQ(next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd).epoch, 0U);
 }
 
+TEST_F(ConsumerTest, SkipsStepsOfTheEpochToWhichASkipOfTheJobHasLedIt) {
+  start();
+  const job::Turn turn = change(job::Edit::Skip{.epoch = 0, .steps = 20});
+  for (job::Turn before = 0; before < turn; ++before) EXPECT_EQ(pass().epoch, 0U);
+  EXPECT_EQ(next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd).epoch, 0U);
+  ASSERT_TRUE(consumer_->seek({.turn = turn, .epoch = 1, .skip = 3, .serial = 1}).ok());
+  EXPECT_EQ(next<wire::ResetFrame>(wire::FrameType::kReset).step, 3U);
+  release_all();
+  const wire::BatchFrame batch = pass(1);
+  EXPECT_EQ((job::StepAt{batch.epoch, batch.step}), (job::StepAt{1, 3}));
+}
+
 TEST_F(ConsumerTest, GoesBackToWhatItHasReadAlready) {
   start();
   for (int step = 0; step < 7; ++step) consumer_->release(next_batch().lease);
