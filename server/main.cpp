@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flags, signals, exit codes. What the daemon is made of stands in daemon.cpp.
+#include <link.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "daemon.h"
 #include "delivery/systemd.h"
 #include "engine/plan/builtin_ops.h"
+#include "media/libraries.h"
 #include "posix/unique_fd.h"
 #include "probe_file.h"
 #include "spec/daemon_config.h"
@@ -46,6 +48,8 @@ constexpr unsigned kStopDeadlineS = 30;
 constexpr auto kLogPatience = 2s;
 
 struct Flags {
+  bool version = false;
+  bool verbose = false;
   std::string config;
   std::vector<std::string> overrides;
   bool check = false;
@@ -60,6 +64,19 @@ struct Flags {
 int complain(const spdld::Status& status) {
   spdld::log::last_words("spdld: " + status.message());
   return status.code() == spdld::Code::kInvalidArgument ? kUsage : kFailed;
+}
+
+int print_version(bool verbose) {
+  std::puts("spdld " SPDLD_VERSION);
+  if (!verbose) return kDone;
+  std::fputs(spdld::media::describe_libraries().c_str(), stdout);
+  std::puts("loaded:");
+  const auto print_file = [](dl_phdr_info* loaded, std::size_t /*size*/, void* /*none*/) {
+    if (loaded->dlpi_name[0] == '/') std::printf("  %s\n", loaded->dlpi_name);
+    return 0;
+  };
+  dl_iterate_phdr(print_file, nullptr);
+  return kDone;
 }
 
 int print_schema(const std::string& which) {
@@ -205,7 +222,9 @@ int run(const Flags& flags) {
 int main(int argc, char** argv) {
   CLI::App app{"spdld: feeds every training process of this machine"};
   Flags flags;
-  app.set_version_flag("--version", "spdld " SPDLD_VERSION);
+  auto* const version = app.add_flag("--version", flags.version, "print the version, then exit");
+  app.add_flag("--verbose", flags.verbose, "with --version: also print libraries and codecs")
+      ->needs(version);
   app.add_option("--config", flags.config, "the daemon's YAML; without it, the defaults")
       ->type_name("FILE");
   app.add_option("--set", flags.overrides, "override one value of it, such as arena.budget=4GiB")
@@ -234,6 +253,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "spdld: %s; 'spdld --help' lists the options\n", parsed.what());
     return kUsage;
   }
+  if (flags.version) return print_version(flags.verbose);
   if (app.count("--print-schema") > 0) return print_schema(flags.schema);
   if (flags.ops) return print_ops();
   if (app.count("--probe") > 0) return print_probe(flags.probe);

@@ -87,7 +87,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "audio": {"bytes", "container"},
         "jpeg": {"image", "jpeg_scan"},
         "probe": {"bytes", "container", "audio"},
-        "": {"audio", "format", "image", "jpeg", "jpeg_scan", "record", "video"},
+        "": {"audio", "container", "format", "image", "jpeg", "jpeg_scan", "record", "video"},
     },
 }
 

@@ -47,6 +47,8 @@ constexpr std::array kCodecs = {
 
 }  // namespace
 
+std::span<const MediaCodec> media_codecs() { return kCodecs; }
+
 const MediaCodec* find_media_codec(std::string_view codec) {
   const auto* const found = std::find_if(kCodecs.begin(), kCodecs.end(),
                                          [&](const MediaCodec& one) { return codec == one.name; });

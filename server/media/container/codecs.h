@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,8 @@ struct MediaCodec {
   const char* decoder;  // what open_decoder() is given
   StreamInfo::Kind kind;
 };
+
+std::span<const MediaCodec> media_codecs();
 
 // Null: packets of this codec are not decoded.
 const MediaCodec* find_media_codec(std::string_view codec);
