@@ -191,7 +191,8 @@ def _unsafe(directory: Path, why: str, mend: str = "remove it, or ") -> Connecti
 
 
 def find_binary() -> str:
-    """The daemon's program: $SPDLD_BIN, beside the package, in its build tree or prefix, on PATH."""
+    """The daemon's program: $SPDLD_BIN, beside the package, in its build tree, of the wheel
+    spdld-daemon beside it, in its prefix, on PATH."""
     named = os.environ.get("SPDLD_BIN")
     if named:
         if os.access(named, os.X_OK) and os.path.isfile(named):
@@ -201,18 +202,23 @@ def find_binary() -> str:
     beside = [
         package / "bin" / "spdld",
         package.parent.parent / "bin" / "spdld",
+        # Before the prefix, where that wheel's entry point is, which takes Python's start longer.
+        package.parent / "spdld_daemon" / "bin" / "spdld",
         # Of an installed package: PREFIX/lib/python3.11/site-packages/spdld.
         *(prefix / "bin" / "spdld" for prefix in package.parents[3:4]),
         Path(sys.executable).parent / "spdld",
     ]
+    refused = ""
     for candidate in beside:
-        if os.access(candidate, os.X_OK) and candidate.is_file():
-            return str(candidate)
+        if candidate.is_file():
+            if os.access(candidate, os.X_OK):
+                return str(candidate)
+            refused = f"; {candidate} may not be executed: its mode, or a mount with noexec"
     on_path = shutil.which("spdld")
     if on_path is None:
         raise ConnectionError(
-            "no daemon can be started: there is no program 'spdld' beside the package or on PATH; "
-            "install it, or say where it is by $SPDLD_BIN"
+            "no daemon can be started: there is no program 'spdld' beside the package or on PATH"
+            f"{refused}; 'pip install spdld[daemon]' brings it; or say where it is by $SPDLD_BIN"
         )
     return on_path
 

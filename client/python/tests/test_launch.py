@@ -274,6 +274,36 @@ def test_the_program_is_found_on_path(notes, tmp_path, monkeypatch) -> None:
     assert _launch.find_binary() == str(tmp_path / "spdld")
 
 
+def test_the_program_of_the_daemons_wheel_comes_before_its_entry_point(
+    notes, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.delenv("SPDLD_BIN")
+    site = tmp_path / "lib/python3/site-packages"
+    monkeypatch.setattr(_launch, "__file__", str(site / "spdld/_launch.py"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin/python"))
+    for directory in (site / "spdld_daemon/bin", tmp_path / "bin"):
+        directory.mkdir(parents=True)
+        (directory / "spdld").symlink_to(_BINARY)
+    assert _launch.find_binary() == str(site / "spdld_daemon/bin/spdld")
+
+
+def test_a_program_that_may_not_be_executed_is_named(notes, tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("SPDLD_BIN")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(_launch, "__file__", str(tmp_path / "spdld/_launch.py"))
+    monkeypatch.setattr(sys, "executable", "/none/bin/python")
+    program = tmp_path / "spdld_daemon/bin/spdld"
+    program.parent.mkdir(parents=True)
+    program.write_text("")
+    with pytest.raises(spdld.ConnectionError, match=f"{program} may not be executed"):
+        _launch.find_binary()
+
+
+def test_the_extra_brings_the_daemon_of_this_version() -> None:
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    assert f'"spdld-daemon=={spdld.__version__}"' in project.read_text()
+
+
 @pytest.fixture
 def yaml(tmp_path) -> Path:
     path = tmp_path / "train.yaml"
