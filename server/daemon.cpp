@@ -78,19 +78,25 @@ spec::ConnectionBounds connection_bounds_of(const spec::LimitsConfig& limits) {
   return spec::connection_bounds(limits, files.rlim_cur);
 }
 
+TrustedUsers trusted_users(const spec::AccessConfig& access) {
+  return TrustedUsers(access.admins, access.trust_root);
+}
+
 delivery::UserShare user_share(const spec::DaemonConfig& config) {
   const spec::MemoryBound& share = config.limits.arena;
   delivery::UserShare of_user{.bytes = share.bytes, .unbound = config.access.admins};
   if (share.fraction)
     of_user.bytes = static_cast<std::uint64_t>(
         *share.fraction * static_cast<double>(budget_bytes(config.arena.budget)));
-  of_user.unbound.push_back(geteuid());
+  if (trusted_users(config.access).is_admin(geteuid())) of_user.unbound.push_back(geteuid());
   return of_user;
 }
 
 source::AccessRules access_rules(const spec::DaemonConfig& config) {
   source::AccessRules rules{
-      .roots = {}, .own_directories = {config.state_dir, config.runtime_dir, config.cache.dir}};
+      .roots = {},
+      .own_directories = {config.state_dir, config.runtime_dir, config.cache.dir},
+      .trust_root = config.access.trust_root};
   for (const spec::AccessConfig::Root& root : config.access.roots)
     rules.roots.push_back({.path = root.path, .groups = root.groups});
   return rules;
@@ -125,7 +131,11 @@ Result<Listeners> make_listeners(const delivery::RuntimeLock& lock, const std::s
 }
 
 // What is allowed, and may yet surprise.
-void warn_of_surprises(std::uint64_t budget) {
+void warn_of_surprises(const spec::AccessConfig& access, std::uint64_t budget) {
+  if (geteuid() == 0 && access.admins.empty() && !access.trust_root)
+    spdlog::warn(
+        "access.trust_root is false, the daemon runs as root, and access.admins names nobody: "
+        "nobody may administer it");
   if (const std::uint64_t total = delivery::memory_total(); budget > total)
     spdlog::warn(
         "arena.budget is {}, and there are {} of memory: an arena is refused when memory "
@@ -169,20 +179,19 @@ struct Daemon::Parts {
                 .has_seek_indexes = budget_bytes(config.decoder.index) > 0,
                 .io = io}),
         seek_indexes(std::make_shared<media::SeekIndexes>(budget_bytes(config.decoder.index))),
-        catalogue(
-            {.state_dir = config.state_dir,
-             .access = access_rules(config),
-             .admins = config.access.admins,
-             .max_pixels = config.limits.max_pixels,
-             .row_memory_bytes = row_memory(config),
-             .listings_per_user = config.limits.listings,
-             .pipelines_per_user = static_cast<std::size_t>(config.limits.pipelines),
-             .buffers = std::make_shared<BufferMemory>(config.limits.file_bytes),
-             .memory = std::make_shared<ListingMemory>(budget_bytes(config.limits.listing_memory),
-                                                       TrustedUsers(config.access.admins)),
-             .prober = &prober,
-             .reaper = &reaper},
-            engine::builtin_ops(seek_indexes), io, caches),
+        catalogue({.state_dir = config.state_dir,
+                   .access = access_rules(config),
+                   .admins = config.access.admins,
+                   .max_pixels = config.limits.max_pixels,
+                   .row_memory_bytes = row_memory(config),
+                   .listings_per_user = config.limits.listings,
+                   .pipelines_per_user = static_cast<std::size_t>(config.limits.pipelines),
+                   .buffers = std::make_shared<BufferMemory>(config.limits.file_bytes),
+                   .memory = std::make_shared<ListingMemory>(
+                       budget_bytes(config.limits.listing_memory), trusted_users(config.access)),
+                   .prober = &prober,
+                   .reaper = &reaper},
+                  engine::builtin_ops(seek_indexes), io, caches),
         budget(budget_bytes(config.arena.budget), {}, user_share(config)),
         arenas(
             budget,
@@ -275,7 +284,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
   parts.files.begin(files);
   parts.await_files();
   const spec::ConnectionBounds bounds = connection_bounds_of(config.limits);
-  const TrustedUsers trusted(config.access.admins);
+  const TrustedUsers trusted = trusted_users(config.access);
   SPDLD_ASSIGN(parts.data, delivery::DataServer::start(
                                std::move(listeners.data),
                                {.server_name = "spdld " + options.version,
@@ -294,7 +303,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
                                               .max_long_calls_per_uid = config.limits.long_calls,
                                               .trusted = trusted}));
   parts.idle_since = parts.clock.now();
-  warn_of_surprises(parts.budget.limit_bytes());
+  warn_of_surprises(config.access, parts.budget.limit_bytes());
   spdlog::info("spdld {} serves in {}: {} CPU workers, {} I/O threads, {} of {} for arenas",
                options.version, config.runtime_dir, parts.executor.threads(), parts.io.threads(),
                delivery::arena_kind_name(arena_kind(config.arena.kind)),

@@ -81,17 +81,12 @@ Credentials reader_of(uid_t owner, const std::optional<Credentials>& reader) {
   return reader ? *reader : Credentials::of_user(owner);
 }
 
-// Whose rights need not be asked for again: those of root and of the daemon's own user cannot be
-// withdrawn.
-bool is_trusted_reader(const PipelineVersion& pipeline, const Credentials& reader) {
-  const Credentials as = source::Access::normalized(reader);
-  return as == pipeline.reader && source::Access::is_trusted(as);
-}
-
 // What tells one listing from another: all that its outcome depends on, but the files.
 class ListingKey {
  public:
-  explicit ListingKey(const std::string& kind) { add(kind); }
+  ListingKey(const source::AccessRules& rules, const std::string& kind) : rules_(rules) {
+    add(kind);
+  }
 
   ListingKey& add(const std::string& text) {
     text_ += std::to_string(text.size()) + ":" + text + ",";
@@ -110,7 +105,7 @@ class ListingKey {
     return *this;
   }
   ListingKey& add(const Credentials& reader) {
-    const Credentials as = source::Access::normalized(reader);
+    const Credentials as = rules_.normalized(reader);
     add(as.uid).add(as.gid).add(as.groups.size());
     for (const gid_t group : as.groups) add(group);
     return *this;
@@ -133,6 +128,7 @@ class ListingKey {
   std::string text() const { return digest_of(text_); }
 
  private:
+  const source::AccessRules& rules_;
   std::string text_;
 };
 
@@ -177,7 +173,7 @@ Catalogue::Catalogue(CatalogueOptions options, Registry registry, source::IoPool
       registry_(std::move(registry)),
       io_(io),
       caches_(caches),
-      trusted_(options_.admins),
+      trusted_(options_.admins, options_.access.trust_root),
       kept_(options_.state_dir.empty()
                 ? nullptr
                 : std::make_unique<source::KeptDatasets>(options_.state_dir + "/listings")),
@@ -292,7 +288,7 @@ Result<PipelinePtr> Catalogue::assemble(const job::PipelineOwner& owner,
   auto pipeline = std::make_shared<PipelineVersion>();
   pipeline->owner = owner;
   pipeline->request = request;
-  pipeline->reader = source::Access::normalized(std::move(reader));
+  pipeline->reader = normalized(std::move(reader));
   pipeline->request.dataset = source->dataset();
   pipeline->listed = std::move(listed);
   if (spec.shuffle.bucket) {
@@ -361,7 +357,8 @@ Asked<PipelinePtr> Catalogue::build(const job::PipelineOwner& owner,
                                     const ListingAsker& asker) {
   const Credentials reader = reader_of(owner.uid, request.reader);
   return ask<PipelinePtr>(
-      reader.uid, ListingKey("build").add(serial).add(owner).add(request).add(reader).text(),
+      reader.uid,
+      ListingKey(options_.access, "build").add(serial).add(owner).add(request).add(reader).text(),
       [this, owner, request, reader](const Progress& progress) {
         return build_now(owner, request, reader, progress);
       },
@@ -395,7 +392,7 @@ Asked<PipelineText> Catalogue::text_of(uid_t owner, const job::ApplyRequest& req
   }
   const Credentials reader = reader_of(owner, request.reader);
   return ask<PipelineText>(
-      reader.uid, ListingKey("text").add(owner).add(request).add(reader).text(),
+      reader.uid, ListingKey(options_.access, "text").add(owner).add(request).add(reader).text(),
       [this, owner, request](const Progress&) { return parse_text(owner, request); }, asker);
 }
 
@@ -429,7 +426,7 @@ Asked<PipelinePtr> Catalogue::variant(const PipelinePtr& base,
       .vars = vars, .batch_size = batch_size, .reader = reader, .files = files};
   return ask<PipelinePtr>(
       reader.uid,
-      ListingKey("variant")
+      ListingKey(options_.access, "variant")
           .add(**open)
           .add(vars)
           .add(batch_size)
@@ -481,9 +478,15 @@ Result<PipelinePtr> Catalogue::variant_of(const PipelinePtr& base, const Variati
   return PipelinePtr(std::move(pipeline));
 }
 
+bool Catalogue::is_trusted_reader(const PipelineVersion& pipeline,
+                                  const Credentials& reader) const {
+  const Credentials as = normalized(reader);
+  return as == pipeline.reader && options_.access.trusts(as);
+}
+
 Result<PipelinePtr> Catalogue::read_by(const PipelinePtr& base, const Credentials& reader) const {
   if (is_trusted_reader(*base, reader)) return base;
-  const Credentials as = source::Access::normalized(reader);
+  const Credentials as = normalized(reader);
   // Rights may have been withdrawn since they were asked for.
   const bool same = as == base->reader;
   auto source = base->source->read_by(as);
@@ -514,7 +517,13 @@ Asked<PipelinePtr> Catalogue::rebuild(const job::PipelineOwner& owner,
   const Credentials as = reader_of(owner.uid, reader ? reader : request.reader);
   return ask<PipelinePtr>(
       as.uid,
-      ListingKey("rebuild").add(owner).add(request).add(version).add(batch_size).add(as).text(),
+      ListingKey(options_.access, "rebuild")
+          .add(owner)
+          .add(request)
+          .add(version)
+          .add(batch_size)
+          .add(as)
+          .text(),
       [=, this](const Progress& progress) -> Result<PipelinePtr> {
         SPDLD_ASSIGN(PipelinePtr made, build_now(owner, request, as, progress));
         if (batch_size) {
@@ -593,7 +602,7 @@ std::string Catalogue::look_for_changes(const PipelineVersion& pipeline, const P
 Asked<std::string> Catalogue::look_for_changes(const PipelineVersion& pipeline,
                                                const ListingAsker& asker) {
   return ask<std::string>(
-      pipeline.reader.uid, ListingKey("changes").add(pipeline).text(),
+      pipeline.reader.uid, ListingKey(options_.access, "changes").add(pipeline).text(),
       [this, pipeline](const Progress& progress) -> Result<std::string> {
         std::string warning = change_of(pipeline, progress);
         // A job that was brought back has a version of its own: status tells of the current one.

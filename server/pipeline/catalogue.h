@@ -55,7 +55,7 @@ struct PipelineVersion {
   std::optional<engine::CacheEstimate> cache = std::nullopt;
   std::string work_digest;  // of the content but for what may be tuned while it runs
   std::shared_ptr<ListedSources> listed = nullptr;  // with its variants'
-  Credentials reader = {};  // with whose rights `source` reads (source::Access::normalized)
+  Credentials reader = {};  // with whose rights `source` reads (AccessRules::normalized)
   // Of the source's items, where the shuffle goes by them; else null.
   std::shared_ptr<const source::Lengths> lengths = nullptr;
   std::string lengths_digest;
@@ -246,12 +246,15 @@ class Catalogue {
   std::set<std::string> listings_in_use() const SPDLD_EXCLUDES(mutex_);
   // Removes those that are not, and that are none of `used` either.
   Status collect_listings(const std::set<std::string>& used) SPDLD_EXCLUDES(mutex_);
-  bool is_admin(uid_t uid) const;
+  bool is_admin(uid_t uid) const { return trusted_.is_admin(uid); }
+  Credentials normalized(Credentials reader) const {
+    return options_.access.normalized(std::move(reader));
+  }
   // How many each user has applied; those who have none are left out. What only a loader brought
   // does not count.
   std::map<uid_t, std::size_t> applied_by_users() const SPDLD_EXCLUDES(mutex_);
   std::size_t pipelines_per_user() const { return options_.pipelines_per_user; }
-  // Who may have as many pipelines and jobs as it likes.
+  // Who may have as many pipelines and jobs as it likes, and who may change what others own.
   const TrustedUsers& trusted() const { return trusted_; }
   // Datasets that are listed now, by user.
   const Listings& listings() const { return listings_; }
@@ -334,6 +337,8 @@ class Catalogue {
   Result<PipelinePtr> build_now(const job::PipelineOwner& owner, const job::ApplyRequest& request,
                                 const Credentials& reader, const Progress& progress)
       SPDLD_EXCLUDES(mutex_);
+  // Whether its rights need not be asked for again, as they cannot be withdrawn.
+  bool is_trusted_reader(const PipelineVersion& pipeline, const Credentials& reader) const;
   // The same for another reader; asks anew whether that one may list it.
   Result<PipelinePtr> read_by(const PipelinePtr& base, const Credentials& reader) const;
   std::shared_ptr<source::Source> shared(std::unique_ptr<source::Source> source) const;

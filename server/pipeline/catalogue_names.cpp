@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which pipeline a caller's name means, and what the caller may do to it: a part of Catalogue.
-#include <unistd.h>
-
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,24 +9,19 @@
 
 namespace spdld::pipeline {
 
-bool Catalogue::is_admin(uid_t uid) const {
-  return uid == ::geteuid() ||
-         std::binary_search(options_.admins.begin(), options_.admins.end(), uid);
-}
-
 Status Catalogue::may_change(uid_t caller, const std::string& id) const {
   if (is_admin(caller) || id.starts_with(job::pipeline_id({.uid = caller, .shared = false}, "")))
     return {};
   return Status(
       Code::kPermissionDenied,
       "pipeline '" + id +
-          (job::is_shared(id) ? "' is shared by all users" : "' is another user's") + ", and uid " +
-          std::to_string(caller) +
+          (job::is_shared(id) ? "' is shared by all users" : "' is another user's") + ", and " +
+          trusted_.who(caller) +
           " is not in access.admins: ask an admin; a file that you apply becomes your own");
 }
 
 Result<std::vector<std::string>> Catalogue::ids(uid_t caller, const std::string& text) const {
-  return pipeline_ids(text, caller, is_admin(caller));
+  return pipeline_ids(text, caller, trusted_);
 }
 
 Result<std::vector<std::string>> Catalogue::known_ids(uid_t caller, const std::string& text) const {

@@ -88,7 +88,7 @@ Result<JobPtr> JobTable::find_job(const job::Caller& caller, const JobName& name
                         ? ""
                         : " on pipeline '" +
                               deps_.catalogue.name_for(caller.uid, name.pipelines.front()) + "'") +
-                   " that uid " + std::to_string(caller.uid) +
+                   " that " + deps_.catalogue.trusted().who(caller.uid) +
                    " may see; 'spdlctl get jobs' lists those that run, and with --ended those that "
                    "have ended");
 }

@@ -383,8 +383,8 @@ Status Operator::evict(const job::Caller& caller, std::uint64_t id, const std::s
   const auto found = table_.sessions().find(id);
   if (found == table_.sessions().end() || found->second->closed || found->second->job == nullptr ||
       !table_.visible(caller, *found->second->job))
-    return Status(Code::kNotFound, "there is no session " + std::to_string(id) + " that uid " +
-                                       std::to_string(caller.uid) +
+    return Status(Code::kNotFound, "there is no session " + std::to_string(id) + " that " +
+                                       deps_.catalogue.trusted().who(caller.uid) +
                                        " may end; 'spdlctl get sessions' lists what there is");
   const std::string by =
       "uid " + std::to_string(caller.uid) + (reason.empty() ? "" : ": " + reason);

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/text/counted.h"
+#include "base/users/credentials.h"
 #include "base/users/user_database.h"
 #include "engine/explain.h"
 #include "pipeline/preview.h"
@@ -184,16 +185,16 @@ Status SessionService::apply_file(const std::string& file) {
   request.file = file;
   SPDLD_ASSIGN(request.yaml, spec::read_text_file(file));
   request.env = environment_for(request.yaml);
-  const job::Caller self{Credentials::own(), getpid()};
-  request.reader = source::Access::trusted();
-  SPDLD_ASSIGN(const pipeline::PipelineText text, catalogue_.text_of(self.uid, request, nullptr));
+  const job::Caller self{source::Access::trusted(), getpid()};
+  const job::PipelineOwner owner{.uid = shown_uid(self.uid), .shared = true};
+  request.reader = self;
+  SPDLD_ASSIGN(const pipeline::PipelineText text, catalogue_.text_of(owner.uid, request, nullptr));
   store::Store& store = sessions_.deps().store;
   const bool known = catalogue_.find(text.name) != nullptr || catalogue_.is_lost(text.name);
   const auto applied = store.file_digest(file);
   if (known && !applied) return applied.error();
   if (known && *applied == text.digest) return {};
-  SPDLD_ASSIGN(const pipeline::PipelinePtr built,
-               catalogue_.build(catalogue_.owner_for(self.uid), request, nullptr));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr built, catalogue_.build(owner, request, nullptr));
   auto done = sessions_.swaps().change(self, built, "from " + file, std::nullopt, nullptr);
   if (done) return store.put_file(file, text.digest);
   // It can be read at each start, whatever can be kept; the next one is to apply it again.
@@ -336,6 +337,7 @@ Result<ClassesView> SessionService::classes(const job::Caller& caller, std::stri
 
 Status SessionService::delete_pipeline(const job::Caller& caller, std::string_view name) {
   SPDLD_ASSIGN(const std::string id, catalogue_.resolve(caller.uid, std::string(name)));
+  SPDLD_TRY(catalogue_.check_remove(caller.uid, id));
   std::uint32_t jobs = 0;
   for (const auto& [version, running] : sessions_.table().jobs_on(id)) jobs += running;
   if (jobs > 0)
@@ -346,7 +348,6 @@ Status SessionService::delete_pipeline(const job::Caller& caller, std::string_vi
   JobTable& table = sessions_.table();
   MutexLock writing(table.records());
   (void)sessions_.keeper().keep_brought(table);
-  SPDLD_TRY(catalogue_.check_remove(caller.uid, id));
   SPDLD_TRY(sessions_.deps().store.remove_pipeline(id));
   SPDLD_TRY(catalogue_.remove(caller.uid, id));
   log::info({.pipeline = id, .uid = caller.uid}, "pipeline '{}' deleted by uid {}", id, caller.uid);
@@ -624,12 +625,12 @@ std::vector<UserView> SessionService::users(const job::Caller& caller,
     }
   }
   for (const auto& [uid, taken] : catalogue_.listings().users())
-    users[uid].listings.used = static_cast<std::uint64_t>(taken);
+    users[shown_uid(uid)].listings.used += static_cast<std::uint64_t>(taken);
   if (const BufferMemory* const buffers = catalogue_.buffers()) {
-    for (const auto& [uid, bytes] : buffers->used()) users[uid].file_bytes.used = bytes;
+    for (const auto& [uid, bytes] : buffers->used()) users[shown_uid(uid)].file_bytes.used += bytes;
   }
   for (const auto& [uid, bytes] : catalogue_.listing_memory().used())
-    users[uid].listing_bytes.used = bytes;
+    users[shown_uid(uid)].listing_bytes.used += bytes;
   for (const auto& [uid, applied] : catalogue_.applied_by_users())
     users[uid].pipelines.used = applied;
   const SessionsDeps& deps = sessions_.deps();

@@ -127,9 +127,9 @@ pipeline::Asked<Readings> ShardClaims::readings_for(const job::JobKey& key,
 }
 
 Status ShardClaims::check_reader(const Job& job, const Credentials& reader,
-                                 const Readings& readings, bool alone) {
+                                 const Readings& readings, bool alone) const {
   const Credentials of_job = job.state.plan->last_phase()->reader();
-  const Credentials as = source::Access::normalized(reader);
+  const Credentials as = deps_.catalogue.normalized(reader);
   const std::vector<pipeline::PhasePtr> phases = job.phases();
   const auto is_theirs = [&as](const pipeline::PhasePtr& phase) {
     return phase->reader() == as && !phase->closed;

@@ -45,8 +45,8 @@ class ShardClaims {
   bool makes_job(const job::JobKey& key, const delivery::AttachRequest& request) const
       SPDLD_REQUIRES(table_.mutex());
   // Whether a job may go on so; `alone`: its present readers are about to be evicted.
-  static Status check_reader(const Job& job, const Credentials& reader, const Readings& readings,
-                             bool alone);
+  Status check_reader(const Job& job, const Credentials& reader, const Readings& readings,
+                      bool alone) const;
   Result<JobPtr> join_job(const job::JobKey& key, const Result<pipeline::PipelinePtr>& pipeline,
                           const delivery::AttachRequest& request, std::uint32_t replica,
                           const JobPtr& revived, const Credentials& reader,

@@ -172,8 +172,11 @@ Result<std::vector<PlannedSwap>> SwapPlanner::plan(const job::Caller& caller,
       if (!job && table_.find_job(caller, {.job = request.job, .pipelines = {pipeline->name()}}))
         return error(Code::kPermissionDenied,
                      "job '" + request.job + "' runs the shared pipeline '" + pipeline->name() +
-                         "', which admins change (access.admins): ask one, or change the job's own "
-                         "variables from its ranks (Loader.apply)");
+                         "', which admins change, and " +
+                         deps_.catalogue.trusted().who(caller.uid) +
+                         " is not in access.admins: ask one, or change the job's own variables "
+                         "from its ranks "
+                         "(Loader.apply)");
       if (!job) return tl::unexpected<Status>(std::move(job).error());
       jobs.push_back(*std::move(job));
     } else {

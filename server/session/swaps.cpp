@@ -204,8 +204,8 @@ Status Swaps::put(const Planned& planned, const std::string& note,
   (void)keeper_.keep_brought(table_);
   // Whether it may be put is found out before it is on disk.
   SPDLD_TRY(check_planned(planned));
-  SPDLD_TRY(deps_.store.put_pipeline(stored_pipeline(pipeline),
-                                     stored_revision(pipeline, planned.caller, note), jobs));
+  SPDLD_TRY(deps_.store.put_pipeline(
+      stored_pipeline(pipeline), stored_revision(pipeline, shown_uid(planned.caller), note), jobs));
   unchanged = is_current(pipeline);
   const auto put = deps_.catalogue.put(planned.caller, planned.pipeline, pipeline.version);
   return put ? Status() : put.error();
@@ -242,16 +242,17 @@ Result<Swap> Swaps::carry_out(Planned& planned, const SwapAt& at, const std::str
   done.pipeline = current;
   done.unchanged = unchanged;
   done.dropped = dropped;
-  const log::About about{.pipeline = id, .uid = planned.caller};
+  const uid_t by = shown_uid(planned.caller);
+  const log::About about{.pipeline = id, .uid = by};
   if (dropped)
     log::info(about,
               "pipeline '{}' is at version {}: the change of job '{}' to version {} is dropped by "
               "uid {}",
               id, current->version, planned.swaps.front().job->key.job,
-              planned.swaps.front().base->version(), planned.caller);
+              planned.swaps.front().base->version(), by);
   else if (!unchanged || !planned.swaps.empty())
     log::info(about, "pipeline '{}' version {}: {}, applied by uid {} for new jobs and {}", id,
-              pipeline.version, counted(pipeline.source->size(), "item"), planned.caller,
+              pipeline.version, counted(pipeline.source->size(), "item"), by,
               counted(planned.swaps.size(), "running job"));
   return done;
 }

@@ -200,11 +200,16 @@ Result<std::vector<AccessConfig::Root>> read_roots(const Node& node, const Json&
 Result<AccessConfig> read_access(const Node& node, const Json& value) {
   AccessConfig access;
   SPDLD_ASSIGN(access.roots, read_roots(child(node, "roots"), value.at("roots")));
+  access.trust_root = value.at("trust_root").get<bool>();
+  const auto users = value.find("admins");
+  if (users == value.end()) {
+    if (access.trust_root) access.admins.push_back(0);
+    return access;
+  }
   const Node& admins = child(node, "admins");
-  const Json& users = value.at("admins");
-  for (std::size_t i = 0; i < users.size(); ++i) {
+  for (std::size_t i = 0; i < users->size(); ++i) {
     SPDLD_ASSIGN(const uid_t uid, id_at(item(admins, i), "access.admins[" + std::to_string(i) + "]",
-                                        find_user(users[i].get<std::string>())));
+                                        find_user((*users)[i].get<std::string>())));
     access.admins.push_back(uid);
   }
   sort_unique(access.admins);

@@ -59,6 +59,7 @@ struct AccessConfig {
   };
   std::vector<Root> roots;
   std::vector<uid_t> admins;  // sorted, each once
+  bool trust_root = true;
 };
 
 struct JobConfig {

@@ -156,9 +156,15 @@ Key access_key() {
            .shape = std::move(roots),
            .default_value = Json::array({"/"})},
           {.name = "admins",
-           .doc = "users, by name or number, who may change what others own",
+           .doc = "users, by name or number, who may change what others own; null: root, unless "
+                  "trust_root is false",
            .shape = list_shape(string_shape()),
-           .default_value = Json::array({"root"})},
+           .nullable = true},
+          {.name = "trust_root",
+           .doc = "whether root may read whatever the daemon can; false: it is one user among "
+                  "others, as the root of a container should be",
+           .shape = bool_shape(),
+           .default_value = true},
       });
 }
 

@@ -7,14 +7,11 @@ import contextlib
 import json
 import os
 import pathlib
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
-import daemon as daemon_module
 import pytest
-from users import ANN, BOB, Place
+from users import ANN, BOB, Place, load
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
 
@@ -170,30 +167,6 @@ def as_lines(path: pathlib.Path) -> pathlib.Path:
     lines = [f"{key}: {json.dumps(value)}" for key, value in json.loads(path.read_text()).items()]
     path.write_text("\n".join(lines))
     return path
-
-
-# Imported by root: the checkout may lie where only its owner may go.
-LOADER = """
-import os, sys, spdld
-address, pipeline, user, job = sys.argv[1:]
-os.setgroups([])
-os.setgid(int(user))
-os.setuid(int(user))
-with spdld.Loader(pipeline, address=address, job=job or None) as loader:
-    print(loader.pipeline, len(list(loader)))
-"""
-
-
-def load(place: Place, user: int, pipeline: pathlib.Path | str, job: str = "") -> str:
-    """The pipeline's name and its batches, or the error."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOADER, place.daemon.address, str(pipeline), str(user), job],
-        capture_output=True,
-        text=True,
-        cwd="/",
-        timeout=daemon_module.WATCHDOG_S,
-    )
-    return done.stdout.strip() or done.stderr
 
 
 def test_a_loader_that_brings_another_text_than_the_shared_one_gets_its_own(place: Place) -> None:

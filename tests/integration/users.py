@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon of root's that several users ask, each with its own rights. Needs root."""
+"""A daemon that several users ask, each with its own rights. Needs root."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 from typing import Any
 
@@ -17,12 +18,13 @@ ANN, BOB, MEMBERS, OTHERS = 31001, 31002, 32001, 32002
 
 
 class Place:
-    """A directory that everybody may enter, a daemon of root's in it, and users who ask it."""
+    """A directory that everybody may enter, a daemon in it, of root's if it is not `uid`'s, and
+    users who ask it."""
 
-    def __init__(self, settings: dict[str, Any] | None = None) -> None:
+    def __init__(self, settings: dict[str, Any] | None = None, uid: int | None = None) -> None:
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="spdld-access-", dir="/tmp"))
         self.directory.chmod(0o755)
-        self.daemon = daemon_module.Daemon(settings=settings)
+        self.daemon = daemon_module.Daemon(settings=settings, uid=uid)
         self.daemon.directory.chmod(0o755)
         self.daemon.runtime_dir.chmod(0o755)
         # The build may lie where only its owner may go.
@@ -85,3 +87,27 @@ class Place:
         done = self.ctl(user, "consume", name, "--epochs", "1", *more, groups=groups)
         assert done.returncode in (0, 1), done
         return "" if done.returncode == 0 else done.stderr
+
+
+# Imported by root: the checkout may lie where only its owner may go.
+LOADER = """
+import os, sys, spdld
+address, pipeline, user, job = sys.argv[1:]
+os.setgroups([])
+os.setgid(int(user))
+os.setuid(int(user))
+with spdld.Loader(pipeline, address=address, job=job or None) as loader:
+    print(loader.pipeline, len(list(loader)))
+"""
+
+
+def load(place: Place, user: int, pipeline: pathlib.Path | str, job: str = "") -> str:
+    """The pipeline's name and its batches, or the error."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADER, place.daemon.address, str(pipeline), str(user), job],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        timeout=daemon_module.WATCHDOG_S,
+    )
+    return done.stdout.strip() or done.stderr

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ struct Credentials {
   // The kernel shows an id that has no meaning here (of another user namespace, say) as this one.
   // It is nobody in particular, so that it matches no owner and no group.
   static constexpr uid_t kUnmapped = 65534;
+  // The daemon itself, in what it does of its own accord. No process has it, so that a daemon that
+  // runs as root can tell itself from root.
+  static constexpr uid_t kDaemon = static_cast<uid_t>(-1);
 
   uid_t uid = kUnmapped;
   gid_t gid = kUnmapped;
@@ -34,6 +38,9 @@ struct Credentials {
 
   friend bool operator==(const Credentials&, const Credentials&) = default;
 };
+
+// The number to show for `uid`: what the daemon does is its own user's.
+inline uid_t shown_uid(uid_t uid) { return uid == Credentials::kDaemon ? ::geteuid() : uid; }
 
 // The process at the other end of a Unix socket, from SO_PEERCRED and SO_PEERGROUPS: its
 // credentials as they were when it connected.

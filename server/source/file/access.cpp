@@ -52,6 +52,14 @@ int open_beneath(int directory, const std::string& path, int flags) {
   return fd >= 0 ? static_cast<int>(fd) : -errno;
 }
 
+// The reader without what every container's root has.
+Credentials without_root(Credentials reader) {
+  reader.uid = Credentials::kUnmapped;
+  if (reader.gid == 0) reader.gid = Credentials::kUnmapped;
+  std::erase(reader.groups, gid_t{0});
+  return reader;
+}
+
 // Another descriptor of what `fd`, opened with O_PATH, is.
 int reopen(int fd, int flags) { return ::open(path_by_fd(fd).c_str(), flags); }
 
@@ -72,16 +80,21 @@ std::string real_path_of_fd(int fd) {
                                     : std::string();
 }
 
-bool Access::is_trusted(const Credentials& reader) {
-  return reader.uid == 0 || reader.is_user(::geteuid());
+bool AccessRules::trusts(const Credentials& reader) const {
+  if (reader.uid == 0) return trust_root;
+  return reader.uid == Credentials::kDaemon || reader.is_user(::geteuid());
 }
 
-Credentials Access::normalized(Credentials reader) {
-  return is_trusted(reader) ? Credentials{.uid = reader.uid} : std::move(reader);
+Credentials AccessRules::normalized(Credentials reader) const {
+  return trusts(reader) ? Credentials{.uid = reader.uid} : std::move(reader);
 }
 
 Access::Access(const AccessRules& rules, Credentials reader)
-    : reader_(std::move(reader)), checked_(!is_trusted(reader_)), last_kind_(kNoFileSystem) {
+    : reader_(std::move(reader)),
+      checked_(!rules.trusts(reader_)),
+      is_untrusted_root_(checked_ && reader_.uid == 0),
+      compared_(is_untrusted_root_ ? without_root(reader_) : reader_),
+      last_kind_(kNoFileSystem) {
   for (const AccessRoot& root : rules.roots) {
     roots_text_ += (roots_text_.empty() ? "" : ", ") + root.path;
     const UniqueFd fd(::open(root.path.c_str(), O_PATH | O_CLOEXEC));
@@ -89,7 +102,7 @@ Access::Access(const AccessRules& rules, Credentials reader)
     if (real.empty()) continue;
     unrestricted_ = unrestricted_ || real == "/";
     roots_.push_back(
-        {.path = std::move(real), .widened = checked_ && has_one_of(reader_, root.groups)});
+        {.path = std::move(real), .widened = checked_ && has_one_of(compared_, root.groups)});
   }
   struct stat info {};
   for (const std::string& path : rules.own_directories) {
@@ -127,7 +140,7 @@ bool Access::widened(std::string_view real_path) const {
 bool Access::allows(unsigned wanted, int fd, const struct stat& info) const {
   if (!checked_) return true;
   if (kind_of(fd, info.st_dev) == RightsKind::kModes)
-    return may_by_modes(reader_, wanted, fd, info);
+    return may_by_modes(compared_, wanted, fd, info);
   return (info.st_mode & wanted) == wanted;
 }
 
@@ -150,6 +163,10 @@ Denial Access::denied(unsigned wanted, int fd, const struct stat& info) const {
     why +=
         " on a file system whose other rules spdld cannot read, so that what everybody may is "
         "all that counts";
+  if (is_untrusted_root_)
+    why +=
+        "; access.trust_root is false, so that uid 0 and gid 0 are no owner and no group of "
+        "anything";
   return {.err = EACCES,
           .why = why +
                  "; ask its owner for access, or an administrator to list a group of yours "

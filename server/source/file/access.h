@@ -28,6 +28,14 @@ struct AccessRules {
   std::vector<AccessRoot> roots = {{"/"}};
   // The daemon's own: nobody reads what lies below them.
   std::vector<std::string> own_directories = {};
+  // Whether root's rights are not compared. Else uid 0 proves nothing, as every container has one:
+  // uid 0 and gid 0 match no owner and no group, also where the daemon runs as root.
+  bool trust_root = true;
+
+  // Whether the reader's rights are not compared: the daemon itself, its own user, and root.
+  bool trusts(const Credentials& reader) const;
+  // Without the groups of a trusted reader, so that readers who may read the same are equal.
+  Credentials normalized(Credentials reader) const;
 };
 
 // Why a path was not opened.
@@ -43,8 +51,8 @@ struct Denial {
 // lies. So nothing can be exchanged between the check and the use. Never opened, whoever asks, is
 // what lies below the daemon's own directories, in procfs, sysfs and their like, and devices.
 //
-// For root and for the daemon's own user the rights are not compared. Immutable but for a memory of
-// the last file system; any thread; shared by a source and its disk.
+// The rights of those whom the rules trust are not compared. Immutable but for a memory of the last
+// file system; any thread; shared by a source and its disk.
 class Access {
  public:
   // Of the roots and own directories, those that do not exist now let nothing in and keep nothing
@@ -56,13 +64,8 @@ class Access {
   const Credentials& reader() const { return reader_; }
   // Whether the reader's rights are compared.
   bool is_checked() const { return checked_; }
-  // Root and the daemon's own user: their rights are not compared.
-  static bool is_trusted(const Credentials& reader);
-  // A reader whose rights are not compared: for what the daemon reads of its own accord, also one
-  // that runs as the unmapped user.
-  static Credentials trusted() { return {.uid = 0}; }
-  // Without the groups of a trusted reader, so that readers who may read the same are equal.
-  static Credentials normalized(Credentials reader);
+  // The reader of what the daemon reads of its own accord, whose rights are not compared.
+  static Credentials trusted() { return {.uid = Credentials::kDaemon}; }
 
   enum class Links { kFollow, kRefuse };
   struct Opened {
@@ -112,6 +115,8 @@ class Access {
 
   const Credentials reader_;
   const bool checked_;
+  const bool is_untrusted_root_;
+  const Credentials compared_;  // the reader, as owners and groups are compared with it
   std::vector<Root> roots_;
   std::string roots_text_;
   bool unrestricted_ = false;

@@ -10,8 +10,11 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<std::string> ids(const std::string& text, uid_t caller, bool is_admin = false) {
-  const auto found = pipeline_ids(text, caller, is_admin);
+constexpr uid_t kAdmin = 999;
+const TrustedUsers kTrusted({kAdmin}, false);
+
+std::vector<std::string> ids(const std::string& text, uid_t caller) {
+  const auto found = pipeline_ids(text, caller, kTrusted);
   EXPECT_TRUE(found) << found.error().message();
   return found.value_or(std::vector<std::string>());
 }
@@ -30,16 +33,20 @@ TEST(PipelineIdTest, TakesAUserByNumberOrByName) {
 }
 
 TEST(PipelineIdTest, LetsOnlyAdminsNameOtherUsersPipelines) {
-  EXPECT_THAT(ids("1001/train", 1000, true), ElementsAre("1001/train"));
-  const auto refused = pipeline_ids("1001/train", 1000, false);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code(), Code::kPermissionDenied);
-  EXPECT_THAT(refused.error().message(), HasSubstr("uid 1000 is not in access.admins"));
+  EXPECT_THAT(ids("1001/train", kAdmin), ElementsAre("1001/train"));
+  for (const auto& [uid, why] :
+       {std::pair(1000, "uid 1000 is not in access.admins: the shared"),
+        std::pair(0, "uid 0 (access.trust_root is false) is not in access.admins: the shared")}) {
+    const auto refused = pipeline_ids("1001/train", static_cast<uid_t>(uid), kTrusted);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), Code::kPermissionDenied);
+    EXPECT_THAT(refused.error().message(), HasSubstr(why));
+  }
 }
 
 TEST(PipelineIdTest, RefusesAUserThatTheMachineDoesNotKnow) {
   for (const std::string text : {"no-such-user-here/train", "-1/train", "4294967295/train"}) {
-    const auto refused = pipeline_ids(text, 0, true);
+    const auto refused = pipeline_ids(text, kAdmin, kTrusted);
     ASSERT_FALSE(refused) << text;
     EXPECT_EQ(refused.error().code(), Code::kNotFound);
     EXPECT_THAT(refused.error().message(), HasSubstr("there is no such user on this machine"));

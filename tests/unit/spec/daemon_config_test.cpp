@@ -59,6 +59,7 @@ TEST_F(DaemonConfigTest, FillsInDefaultsWithoutAFile) {
   EXPECT_EQ(config->cache.dir, "/var/lib/spdld/cache");
   EXPECT_EQ(config->access.roots, std::vector<AccessConfig::Root>{{"/"}});
   EXPECT_EQ(config->access.admins, std::vector<uid_t>{0});
+  EXPECT_TRUE(config->access.trust_root);
   EXPECT_EQ(config->limits.connections, std::nullopt);
   EXPECT_EQ(config->limits.control_connections, 64);
   EXPECT_EQ(config->limits.long_calls, 8);
@@ -70,6 +71,19 @@ TEST_F(DaemonConfigTest, FillsInDefaultsWithoutAFile) {
   EXPECT_EQ(config->limits.file_bytes, 512u << 20);
   EXPECT_EQ(config->log.level, "info");
   EXPECT_EQ(config->log.format, "text");
+}
+
+TEST_F(DaemonConfigTest, RootIsAnAdminWhereItIsTrustedOrNamed) {
+  const auto admins = [this](const std::string& access) {
+    const Result<DaemonConfig> config = load("access: {" + access + "}\n");
+    EXPECT_TRUE(config) << config.error().message();
+    return config ? config->access.admins : std::vector<uid_t>{7};
+  };
+  EXPECT_EQ(admins("admins: null"), std::vector<uid_t>{0});
+  EXPECT_EQ(admins("trust_root: true"), std::vector<uid_t>{0});
+  EXPECT_EQ(admins("trust_root: false"), std::vector<uid_t>());
+  EXPECT_EQ(admins("trust_root: false, admins: [root]"), std::vector<uid_t>{0});
+  EXPECT_EQ(admins("admins: []"), std::vector<uid_t>());
 }
 
 TEST_F(DaemonConfigTest, TakesEveryKey) {

@@ -45,7 +45,7 @@ TEST(ForeignNames, KnowNothingOfAHeadThatEndsInASignature) {
                                       "hei"sv.substr(0, 7),
                                       "plain text"sv})
     EXPECT_EQ(content(head), "") << head;
-  EXPECT_EQ(content(std::string(128, '\1') + "DIC"), "");
+  EXPECT_EQ(content(std::string(128, '\1').append("DIC")), "");
 }
 
 TEST(ForeignNames, KnowFilesByTheLongestEnding) {

@@ -304,6 +304,60 @@ TEST_F(AccessTest, AWidenedRootOpensNoOtherPath) {
   EXPECT_THAT(why_not(Access(rules, member), dir_.path("data/link")), HasSubstr("may not read"));
 }
 
+TEST_F(AccessTest, TheDaemonAndATrustedRootReadWhateverItCan) {
+  dir_.file("closed", "text");
+  mode("closed", 0400);
+  for (const uid_t uid : {Credentials::kDaemon, uid_t{0}}) {
+    const Access access({}, {.uid = uid});
+    EXPECT_FALSE(access.is_checked());
+    EXPECT_EQ(read(access, dir_.path("closed")), "text");
+  }
+  EXPECT_EQ(read(Access({.trust_root = false}, Access::trusted()), dir_.path("closed")), "text");
+}
+
+TEST_F(AccessTest, AnUntrustedRootOwnsNothing) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root has files of uid 0";
+  dir_.file("of-uid", "secret");
+  dir_.file("of-gid", "secret");
+  dir_.file("open", "text");
+  dir_.file("d/a", "secret");
+  mode("of-uid", 0600);
+  mode("of-gid", 0640);
+  mode("open", 0604);
+  mode("d", 0750);
+  const Credentials root{.uid = 0, .gid = 0, .groups = {0, 123456}};
+  const Access access({.trust_root = false}, root);
+  EXPECT_TRUE(access.is_checked());
+  EXPECT_EQ(read(access, dir_.path("open")), "text");
+  for (const char* const path : {"of-uid", "of-gid", "d/a"})
+    EXPECT_THAT(why_not(access, dir_.path(path)),
+                AllOf(HasSubstr("uid 0 (gid 0"), HasSubstr("access.trust_root is false")));
+  EXPECT_THAT(why_not(access, dir_.path("d"), kListDirectory), HasSubstr("access.trust_root"));
+}
+
+TEST_F(AccessTest, AnUntrustedRootHasTheGroupsThatItWasGiven) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may give a file to a group";
+  dir_.file("shared", "text");
+  ASSERT_EQ(::chown(dir_.path("shared").c_str(), 4711, 123456), 0);
+  mode("shared", 0640);
+  const AccessRules rules{.trust_root = false};
+  const Credentials member{.uid = 0, .gid = 0, .groups = {0, 123456}};
+  EXPECT_EQ(read(Access(rules, member), dir_.path("shared")), "text");
+  EXPECT_THAT(why_not(Access(rules, {.uid = 0, .gid = 0, .groups = {0}}), dir_.path("shared")),
+              HasSubstr("may not read"));
+  mode("shared", 0600);
+  const AccessRules widened{.roots = {{"/"}, {.path = dir_.path(), .groups = {123456}}},
+                            .trust_root = false};
+  EXPECT_EQ(read(Access(widened, member), dir_.path("shared")), "text");
+}
+
+TEST_F(AccessTest, ReadersThatAreTrustedDifferByUserAlone) {
+  const Credentials root{.uid = 0, .gid = 0, .groups = {4}};
+  EXPECT_EQ(AccessRules().normalized(root), Credentials{.uid = 0});
+  EXPECT_EQ(AccessRules{.trust_root = false}.normalized(root), root);
+  EXPECT_EQ(AccessRules().normalized(stranger_), stranger_);
+}
+
 // A thread that exchanges two paths for as long as it lives.
 class Exchange {
  public:
