@@ -323,6 +323,14 @@ v1::DeleteJobResponse Daemon::delete_job(const v1::JobKey& key) {
   return ask(*stubs_->jobs, &v1::Jobs::Stub::Delete, key, timeout_, runtime_dir_);
 }
 
+v1::DrainResponse Daemon::drain() {
+  return ask(*stubs_->jobs, &v1::Jobs::Stub::Drain, v1::DrainRequest(), timeout_, runtime_dir_);
+}
+
+v1::UndrainResponse Daemon::undrain() {
+  return ask(*stubs_->jobs, &v1::Jobs::Stub::Undrain, v1::UndrainRequest(), timeout_, runtime_dir_);
+}
+
 v1::ListSessionsResponse Daemon::sessions() {
   return ask(*stubs_->sessions, &v1::Sessions::Stub::List, v1::ListSessionsRequest(), timeout_,
              runtime_dir_);

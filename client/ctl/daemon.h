@@ -57,6 +57,9 @@ class Daemon {
   v1::Job resize(const v1::JobKey& key, std::uint32_t num_shards);
   v1::DeleteJobResponse delete_job(const v1::JobKey& key);
 
+  v1::DrainResponse drain();
+  v1::UndrainResponse undrain();
+
   v1::ListSessionsResponse sessions();
   void evict(std::uint64_t session, const std::string& reason);
 

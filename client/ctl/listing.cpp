@@ -294,6 +294,19 @@ void print_jpeg(const v1::JpegIndex& jpeg, std::ostream& out) {
 
 }  // namespace
 
+std::string show_drain(const v1::Drain& drain) {
+  std::string text =
+      fmt::format("since {} by uid {}: ", show_time(drain.since_unix_ms()), drain.by());
+  if (drain.ranks() == 0) {
+    text += "no rank is attached";
+  } else {
+    text += counted(drain.ranks(), "rank") + (drain.ranks() == 1 ? " is" : " are") + " attached";
+  }
+  if (drain.awaited_jobs() > 0)
+    text += ", and ranks of " + counted(drain.awaited_jobs(), "job") + " may come back";
+  return text;
+}
+
 void print_status(const v1::Daemon& daemon, const std::string& address, std::ostream& out) {
   const double share = daemon.arena_budget() == 0
                            ? 0
@@ -311,6 +324,8 @@ void print_status(const v1::Daemon& daemon, const std::string& address, std::ost
     out << fmt::format("           {}\n", cell(daemon.arena_note()));
   out << fmt::format("serving    {}, {}, {}\n", counted(daemon.pipelines(), "pipeline"),
                      counted(daemon.jobs(), "job"), counted(daemon.sessions(), "session"));
+  if (daemon.has_drain())
+    out << fmt::format("drained    {}; no new jobs are taken\n", show_drain(daemon.drain()));
   out << fmt::format("delivered  {}, {}{}\n", counted(daemon.batches(), "batch", "batches"),
                      counted(daemon.rows(), "row"),
                      daemon.has_rows_per_s() ? fmt::format("; {} batches/s, {} rows/s of late",

@@ -30,6 +30,8 @@ Table classes_table(const v1::ClassesResponse& classes);
 nlohmann::ordered_json classes_json(const v1::ClassesResponse& classes);
 // One job with all that is known of it.
 void print_job(const v1::Job& job, std::ostream& out);
+// "since 2026-05-01 12:30:05Z by uid 0: 2 ranks are attached"
+std::string show_drain(const v1::Drain& drain);
 void print_status(const v1::Daemon& daemon, const std::string& address, std::ostream& out);
 
 // Its pid; where the daemon does not see that, "17@pod-7": as the process itself does, and where.

@@ -79,6 +79,13 @@ void fill(v1::JpegImages* message, const JpegImages& images) {
   message->set_recoded(images.recoded);
 }
 
+void fill(v1::Drain* message, const session::DrainView& view) {
+  message->set_since_unix_ms(view.since_unix_ms);
+  message->set_by(view.by);
+  message->set_ranks(view.ranks);
+  message->set_awaited_jobs(view.awaited_jobs);
+}
+
 void fill(v1::Daemon* message, const session::DaemonView& view) {
   message->set_version(view.version);
   message->set_pid(view.pid);
@@ -104,6 +111,7 @@ void fill(v1::Daemon* message, const session::DaemonView& view) {
   for (const session::GpuView& gpu : view.gpus) fill_in(message->add_gpus(), gpu);
   message->set_gpu_driver(view.gpu_driver);
   message->set_no_gpu(utf8(view.no_gpu));
+  if (view.drain) fill(message->mutable_drain(), *view.drain);
 }
 
 void fill(v1::User* message, const session::UserView& view) {

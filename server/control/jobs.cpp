@@ -103,6 +103,25 @@ class Jobs final : public v1::Jobs::Service {
     });
   }
 
+  grpc::Status Drain(grpc::ServerContext* context, const v1::DrainRequest*,
+                     v1::DrainResponse* response) override {
+    return serve(environment_, context, [&](const job::Caller& caller) -> Status {
+      SPDLD_ASSIGN(const session::DrainBegun begun, environment_.service.drain(caller));
+      fill(response->mutable_drain(), begun.drain);
+      response->set_began(begun.began);
+      return Status();
+    });
+  }
+
+  grpc::Status Undrain(grpc::ServerContext* context, const v1::UndrainRequest*,
+                       v1::UndrainResponse* response) override {
+    return serve(environment_, context, [&](const job::Caller& caller) -> Status {
+      SPDLD_ASSIGN(const auto ended, environment_.service.undrain(caller));
+      if (ended) fill(response->mutable_ended(), *ended);
+      return Status();
+    });
+  }
+
  private:
   using View = job::JobView;
 

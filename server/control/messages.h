@@ -39,6 +39,7 @@ void fill(v1::Failure* message, const session::FailureView& view);
 
 // daemon_messages.cpp
 void fill(v1::JpegImages* message, const JpegImages& images);
+void fill(v1::Drain* message, const session::DrainView& view);
 void fill(v1::Daemon* message, const session::DaemonView& view);
 void fill(v1::User* message, const session::UserView& view);
 

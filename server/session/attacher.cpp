@@ -77,6 +77,7 @@ Attacher::Attacher(const Parts& parts)
       router_(parts.router),
       keeper_(parts.keeper),
       operator_(parts.operators),
+      drain_(parts.drain),
       pipelines_(parts.pipelines),
       gpus_(parts.gpus),
       claims_(parts.deps, parts.table, parts.records, parts.streams),
@@ -150,6 +151,7 @@ Status Attacher::try_attach(const SessionPtr& session, delivery::AttachRequest r
     has_place = session->job != nullptr;
   }
   if (!has_place) {
+    SPDLD_TRY(drain_.check_attach(*session, request));
     SPDLD_ASSIGN(has_place, take_place(session, request));
     if (!has_place) return {};
   }

@@ -31,6 +31,7 @@ class Attacher {
     Router& router;
     Keeper& keeper;
     Operator& operators;
+    const Drain& drain;
     PipelineFinder& pipelines;
     GpuOpener& gpus;
   };
@@ -95,6 +96,7 @@ class Attacher {
   Router& router_;
   Keeper& keeper_;
   Operator& operator_;
+  const Drain& drain_;
   PipelineFinder& pipelines_;
   GpuOpener& gpus_;
   ShardClaims claims_;

@@ -41,6 +41,7 @@ Result<job::JobView> Operator::create_job(const job::Caller& caller, const JobRe
   if (request.job.empty())
     return error(Code::kInvalidArgument, "a job needs a name, by which its ranks attach to it");
   SPDLD_TRY(check_job_name(request.job));
+  SPDLD_TRY(drain_.check_create(request.job));
   SPDLD_ASSIGN(const pipeline::PipelinePtr base,
                deps_.catalogue.named(caller.uid, request.pipeline));
   SPDLD_ASSIGN(const pipeline::PipelinePtr pipeline,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "session/changes.h"
+#include "session/drain.h"
 #include "session/job_records.h"
 #include "session/keeper.h"
 
@@ -15,8 +16,13 @@ namespace spdld::session {
 class Operator {
  public:
   Operator(const SessionsDeps& deps, JobTable& table, JobRecords& records, Changes& changes,
-           Keeper& keeper)
-      : deps_(deps), table_(table), records_(records), changes_(changes), keeper_(keeper) {}
+           Keeper& keeper, const Drain& drain)
+      : deps_(deps),
+        table_(table),
+        records_(records),
+        changes_(changes),
+        keeper_(keeper),
+        drain_(drain) {}
 
   Result<job::JobView> create_job(const job::Caller& caller, const JobRequest& request,
                                   const pipeline::Catalogue::Progress& progress = nullptr);
@@ -52,6 +58,7 @@ class Operator {
   JobRecords& records_;
   Changes& changes_;
   Keeper& keeper_;
+  const Drain& drain_;
 };
 
 }  // namespace spdld::session

@@ -97,6 +97,11 @@ class Service {
   virtual Status evict(const job::Caller& caller, std::uint64_t session,
                        const std::string& reason) = 0;
 
+  // No new jobs are taken, until it is ended. For admins.
+  virtual Result<DrainBegun> drain(const job::Caller& caller) = 0;
+  // The drain that was in force; none: none was.
+  virtual Result<std::optional<DrainView>> undrain(const job::Caller& caller) = 0;
+
   virtual DaemonView daemon(const job::Caller& caller) = 0;
   // The caller's own view; for root and admins, the views of all users that hold a resource or are
   // in `also`. By uid.

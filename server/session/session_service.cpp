@@ -169,6 +169,9 @@ void SessionService::restore() {
           sessions_.records().restore([this](std::string warning) { warn(std::move(warning)); });
       !jobs.ok())
     warn("the jobs that were declared before are not restored: " + jobs.message());
+  if (Status drain = sessions_.drain().restore(); !drain.ok())
+    warn("whether the daemon is drained is not known, so that it takes new jobs: " +
+         drain.message());
 }
 
 void SessionService::reload(const std::vector<std::string>& files) {
@@ -574,6 +577,14 @@ DataPlaneView SessionService::data_plane() const {
   return view;
 }
 
+Result<DrainBegun> SessionService::drain(const job::Caller& caller) {
+  return sessions_.drain().begin(caller);
+}
+
+Result<std::optional<DrainView>> SessionService::undrain(const job::Caller& caller) {
+  return sessions_.drain().end(caller);
+}
+
 DaemonView SessionService::daemon(const job::Caller& caller) {
   const SessionsDeps& deps = sessions_.deps();
   const Reports::Totals totals = sessions_.reports().totals();
@@ -606,6 +617,7 @@ DaemonView SessionService::daemon(const job::Caller& caller) {
   for (const engine::SampleCache::Snapshot& cache : catalogue_.cache_snapshots(caller.uid))
     view.caches.push_back(view_of(cache));
   if (facts_.jpeg) view.jpeg = facts_.jpeg();
+  view.drain = sessions_.drain().view();
   MutexLock lock(mutex_);
   view.warnings.insert(view.warnings.end(), warnings_.begin(), warnings_.end());
   return view;

@@ -85,6 +85,9 @@ class SessionService final : public Service {
   Status evict(const job::Caller& caller, std::uint64_t session,
                const std::string& reason) override;
 
+  Result<DrainBegun> drain(const job::Caller& caller) override;
+  Result<std::optional<DrainView>> undrain(const job::Caller& caller) override;
+
   DaemonView daemon(const job::Caller& caller) override;
   std::vector<UserView> users(const job::Caller& caller, const std::set<uid_t>& also) override;
   std::vector<job::StageView> stages(const job::Caller& caller) override;

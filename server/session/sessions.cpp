@@ -34,7 +34,8 @@ Sessions::Sessions(SessionsDeps deps)
       records_(deps_, table_, streams_),
       keeper_(deps_, table_),
       changes_(deps_, table_),
-      operator_(deps_, table_, records_, changes_, keeper_),
+      drain_(deps_, table_),
+      operator_(deps_, table_, records_, changes_, keeper_, drain_),
       gpus_(deps.devices, table_),
       planner_(deps_, table_, records_, trials_, gpus_),
       swaps_(deps_, table_, keeper_, planner_, gpus_),
@@ -51,6 +52,7 @@ Sessions::Sessions(SessionsDeps deps)
                  .router = router_,
                  .keeper = keeper_,
                  .operators = operator_,
+                 .drain = drain_,
                  .pipelines = pipelines_,
                  .gpus = gpus_}) {
   deps_.catalogue.set_letting_go([this] { streams_.drop_ended(); });

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "session/attacher.h"
+#include "session/drain.h"
 #include "session/job_queues.h"
 #include "session/queries.h"
 #include "session/rank_applies.h"
@@ -51,6 +52,7 @@ class Sessions final : public delivery::DataService {
   JobRecords& records() { return records_; }
   Keeper& keeper() { return keeper_; }
   Operator& operate() { return operator_; }
+  Drain& drain() { return drain_; }
   SwapPlanner& planner() { return planner_; }
   Swaps& swaps() { return swaps_; }
   NewPipelines& new_pipelines() { return new_pipelines_; }
@@ -68,6 +70,7 @@ class Sessions final : public delivery::DataService {
   Keeper keeper_;
   Router router_;
   Changes changes_;
+  Drain drain_;
   Operator operator_;
   GpuOpener gpus_;
   SwapPlanner planner_;

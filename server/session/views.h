@@ -291,6 +291,19 @@ struct GpuView {
   std::uint64_t arena_budget = 0;
 };
 
+// No new jobs are taken.
+struct DrainView {
+  std::uint64_t since_unix_ms = 0;
+  uid_t by = 0;
+  std::uint32_t ranks = 0;         // that are attached, or attaching
+  std::uint32_t awaited_jobs = 0;  // whose ranks may yet come back to a daemon that has restarted
+};
+
+struct DrainBegun {
+  DrainView drain;
+  bool began = false;  // else it was in force already
+};
+
 struct DaemonView {
   std::string version;
   pid_t pid = 0;
@@ -315,8 +328,9 @@ struct DaemonView {
   std::vector<CacheView> caches = {};
   JpegView jpeg = {};
   std::vector<GpuView> gpus = {};
-  std::string gpu_driver = {};  // "CUDA 12.4"; empty: there is none
-  std::string no_gpu = {};      // why there is none; empty: there is one
+  std::string gpu_driver = {};                    // "CUDA 12.4"; empty: there is none
+  std::string no_gpu = {};                        // why there is none; empty: there is one
+  std::optional<DrainView> drain = std::nullopt;  // none: new jobs are taken
 };
 
 // A pipeline's classes in index order, and the numbers that its data have for them where those are

@@ -204,6 +204,23 @@ Result<std::string> Store::file_digest(const std::string& path) {
   return digest.value_or(std::string());
 }
 
+Status Store::put_drain(const std::optional<StoredDrain>& drain) {
+  MutexLock lock(mutex_);
+  return db_->transact([&](Database& db) -> Status {
+    SPDLD_TRY(db.run("DELETE FROM drain"));
+    if (!drain) return {};
+    return db.run("INSERT INTO drain VALUES (?, ?)", drain->since_unix_ms, drain->by);
+  });
+}
+
+Result<std::optional<StoredDrain>> Store::drain() {
+  MutexLock lock(mutex_);
+  const auto read = [](const Statement& row) -> Result<StoredDrain> {
+    return StoredDrain{.since_unix_ms = row.number<std::uint64_t>(0), .by = row.number<uid_t>(1)};
+  };
+  return db_->first<StoredDrain>(read, "SELECT since_unix_ms, uid FROM drain");
+}
+
 Status Store::put_jobs(const std::vector<StoredJob>& jobs,
                        const std::vector<StoredPosition>& positions) {
   MutexLock lock(mutex_);

@@ -98,6 +98,12 @@ struct StoredPosition {
   std::uint64_t kept_unix_ms = 0;
 };
 
+// No new jobs are taken.
+struct StoredDrain {
+  std::uint64_t since_unix_ms = 0;
+  uid_t by = 0;
+};
+
 // The records that outlive the daemon: one SQLite file in state_dir. Owned by the daemon. Each call
 // is one transaction, on disk when it returns. Thread-safe; calls wait for each other.
 //
@@ -176,6 +182,10 @@ class Store {
   Result<std::uint64_t> last_failure(const job::JobKey& key);  // its number; 0: there is none
 
   Result<std::optional<StoredPosition>> position(const job::JobKey& key);
+
+  // None: new jobs are taken.
+  Status put_drain(const std::optional<StoredDrain>& drain);
+  Result<std::optional<StoredDrain>> drain();
 
   // The listings that records refer to (ApplyRequest::dataset).
   Result<std::set<std::string>> datasets();

@@ -1,5 +1,7 @@
 PRAGMA application_id = 1397769292;
-PRAGMA user_version = 4;
+PRAGMA user_version = 5;
+CREATE TABLE drain (since_unix_ms INTEGER NOT NULL, uid INTEGER NOT NULL);
+INSERT INTO drain VALUES (1700000000003,1000);
 CREATE TABLE ended (
     uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL,
     ended_unix_ms INTEGER NOT NULL, state TEXT NOT NULL, PRIMARY KEY (uid, job, pipeline));

@@ -125,6 +125,9 @@ def test_bash_completes_commands_options_and_their_choices(
     assert complete_in_bash("spdlctl get jobs --pip") == ["--pipeline"]
     assert complete_in_bash("spdlctl get pipelines -o ") == ["table", "json", "yaml"]
     assert complete_in_bash("spdlctl get nothing ") == []
+    assert complete_in_bash("spdlctl dr") == ["drain"]
+    assert complete_in_bash("spdlctl drain --w") == ["--wait"]
+    assert complete_in_bash("spdlctl und") == ["undrain"]
 
 
 def test_bash_completes_words_that_it_takes_apart(

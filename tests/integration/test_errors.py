@@ -84,6 +84,9 @@ class Desk:
         two = r"\(\w+/\d+\.jpg has \d+x\d+ pixels, \w+/\d+\.jpg \d+x\d+\)"
         text = re.sub(two, "(cats/00000.jpg has 500x375 pixels, cats/00001.jpg 640x480)", text)
         text = re.sub(r"\b\d+ attempts? in", "3 attempts in", text)
+        text = re.sub(
+            r"since [-\d]+ [:\d]+Z by uid \d+", "since 2026-11-29 07:31:20Z by uid 0", text
+        )
         return " ".join(text.split())
 
 
@@ -302,6 +305,13 @@ def _(desk: Desk) -> str:
 def _(desk: Desk) -> str:
     desk.daemon.stop()
     return desk.daemon.ctl("status", check=False).stderr.removeprefix("spdlctl: ")
+
+
+@mistake("A daemon that is drained")
+def _(desk: Desk) -> str:
+    desk.applied()
+    desk.daemon.ctl("drain")
+    return desk.loaded("train", job="run-8")
 
 
 @mistake("A daemon that is closed to this user")

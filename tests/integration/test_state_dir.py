@@ -192,7 +192,7 @@ def test_a_state_dir_of_another_build_is_refused_by_name_and_left_alone(
         daemon.start()
     assert (
         f"state_dir {daemon.state_dir} cannot be used: {database} was written by an spdld from "
-        "before schema 1, and this spdld reads schema 4 alone; move the directory away, or name "
+        "before schema 1, and this spdld reads schema 5 alone; move the directory away, or name "
         "another with --set state_dir=DIR"
     ) in str(refused.value)
     assert "ended with 1" in str(refused.value)

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 
+#include "base/text/counted.h"
 #include "ctl/commands.h"
 #include "ctl/failure.h"
 #include "ctl/interrupt.h"
@@ -309,12 +311,79 @@ void add_evict(CLI::App& app, const Context& context) {
   });
 }
 
+// Returns once no rank is attached, nor awaited. Throws Failure if that is not to be.
+v1::Drain await_ranks(Daemon& daemon, v1::Drain drain, const Interrupt& interrupt) {
+  const auto is_done = [&drain] { return drain.ranks() == 0 && drain.awaited_jobs() == 0; };
+  constexpr std::uint32_t kLookEveryMs = 200;
+  v1::WatchStatsRequest request;
+  request.set_interval_ms(kLookEveryMs);
+  bool drained = true;
+  try {
+    daemon.watch(request, [&](const v1::StatsSnapshot& snapshot) {
+      drained = snapshot.daemon().has_drain();
+      if (drained) drain = snapshot.daemon().drain();
+      return drained && !is_done() && !interrupt.requested();
+    });
+  } catch (const Failure& gone) {
+    if (!gone.transient()) throw;
+    throw Failure(gone.exit_code(),
+                  fmt::format("{}; this was while its ranks were waited for. A daemon that comes "
+                              "back is still drained: 'spdlctl drain --wait' waits again",
+                              gone.what()));
+  }
+  if (!drained)
+    throw Failure(kFailed, fmt::format("the daemon is drained no more: somebody has ended that "
+                                       "while its ranks were waited for; {} attached the last time",
+                                       counted(drain.ranks(), "rank was", "ranks were")));
+  if (!is_done())
+    throw Failure(kFailed,
+                  fmt::format("interrupted; the daemon stays drained {}; 'spdlctl undrain' "
+                              "has it take new jobs again",
+                              show_drain(drain)));
+  return drain;
+}
+
+void add_drain(CLI::App& app, const Context& context) {
+  CLI::App* command = app.add_subcommand(
+      "drain", "for admins: no new jobs, also after a restart; those that are there go on");
+  const auto wait = std::make_shared<bool>(false);
+  command->add_flag("--wait", *wait,
+                    "until no rank is attached any more; Ctrl-C leaves the daemon drained");
+  command->callback([&context, wait, output = add_output(*command)] {
+    Daemon daemon = context.connect();
+    std::optional<Interrupt> interrupt;
+    if (*wait) interrupt.emplace();
+    v1::DrainResponse told = daemon.drain();
+    if (!output->json())
+      context.out << (told.began() ? "drained " : "drained already, ") << show_drain(told.drain())
+                  << std::endl;
+    if (interrupt) {
+      *told.mutable_drain() = await_ranks(daemon, told.drain(), *interrupt);
+      if (!output->json()) context.out << "no rank is attached any more\n";
+    }
+    if (output->json()) context.out << to_json(told).dump(2) << '\n';
+  });
+  CLI::App* back = app.add_subcommand("undrain", "for admins: takes new jobs again");
+  back->callback([&context, output = add_output(*back)] {
+    const v1::UndrainResponse told = context.connect().undrain();
+    if (output->json()) {
+      context.out << to_json(told).dump(2) << '\n';
+    } else if (told.has_ended()) {
+      context.out << fmt::format("new jobs are taken again; it was drained since {} by uid {}\n",
+                                 show_time(told.ended().since_unix_ms()), told.ended().by());
+    } else {
+      context.out << "it is not drained: new jobs are taken\n";
+    }
+  });
+}
+
 }  // namespace
 
 void add_control_commands(CLI::App& app, const Context& context) {
   add_status(app, context);
   add_get(app, context);
   add_evict(app, context);
+  add_drain(app, context);
 }
 
 }  // namespace spdld::ctl

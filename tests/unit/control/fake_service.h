@@ -31,6 +31,10 @@ class FakeService final : public session::Service {
   session::ExplainView explain_view = {.facts = {}, .text = "the plan"};
   pipeline::PreviewView preview_view;
   session::DaemonView daemon_view;
+  session::DrainBegun drain_begun = {.drain = {}, .began = true};
+  std::optional<session::DrainView> drain_ended;
+  // What daemon() tells of a drain once drain() was called: each in turn, the last for good.
+  std::vector<std::optional<session::DrainView>> drains = {session::DrainView{}};
   std::vector<session::SessionView> session_views;
   std::vector<session::UserView> user_views;
   std::vector<job::StageView> stage_views;
@@ -191,9 +195,24 @@ class FakeService final : public session::Service {
     note(caller, "evict " + std::to_string(session) + " " + reason);
     return answer;
   }
+  Result<session::DrainBegun> drain(const Caller& caller) override {
+    note(caller, "drain");
+    MutexLock lock(mutex_);
+    drained_ = true;
+    return or_answer(drain_begun);
+  }
+  Result<std::optional<session::DrainView>> undrain(const Caller& caller) override {
+    note(caller, "undrain");
+    return or_answer(drain_ended);
+  }
   session::DaemonView daemon(const Caller& caller) override {
     note(caller, "daemon");
-    return daemon_view;
+    MutexLock lock(mutex_);
+    session::DaemonView view = daemon_view;
+    if (!drained_) return view;
+    view.drain = drains.front();
+    if (drains.size() > 1) drains.erase(drains.begin());
+    return view;
   }
   std::vector<session::UserView> users(const Caller& caller, const std::set<uid_t>&) override {
     note(caller, "users");
@@ -249,6 +268,7 @@ class FakeService final : public session::Service {
   session::JobRequest job_ SPDLD_GUARDED_BY(mutex_);
   std::optional<session::SwapRequest> swap_ SPDLD_GUARDED_BY(mutex_);
   session::LimitChange limit_ SPDLD_GUARDED_BY(mutex_);
+  bool drained_ SPDLD_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace spdld::control

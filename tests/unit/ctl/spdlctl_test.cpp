@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "control/control_server.h"
 #include "ctl/failure.h"
@@ -370,6 +373,109 @@ TEST_F(SpdlctlTest, SteersJobs) {
             (std::vector<std::string>{"create_job run", "advance next run ", "advance 0 run ",
                                       "seek 2/0 run ", "resize 4 run p", "delete_job run ",
                                       "delete_pipeline p", "evict 7 too slow"}));
+}
+
+TEST_F(SpdlctlTest, DrainsAndSaysWhatIsInForce) {
+  service_.drain_begun.drain = {.since_unix_ms = 1'767'000'000'000, .by = 7, .ranks = 2};
+  start();
+  const Outcome drained = spdlctl({"drain"});
+  EXPECT_EQ(drained.exit_code, 0) << drained.err;
+  EXPECT_EQ(drained.out, "drained since 2025-12-29 09:20:00Z by uid 7: 2 ranks are attached\n");
+  service_.drain_begun.began = false;
+  EXPECT_EQ(spdlctl({"drain"}).out.substr(0, 28), "drained already, since 2025-");
+  EXPECT_EQ(
+      nlohmann::json::parse(spdlctl({"drain", "-o", "json"}).out),
+      (nlohmann::json{
+          {"drain",
+           {{"since_unix_ms", 1'767'000'000'000}, {"by", 7}, {"ranks", 2}, {"awaited_jobs", 0}}},
+          {"began", false}}));
+}
+
+TEST_F(SpdlctlTest, StatusSaysThatTheDaemonIsDrained) {
+  service_.drains = {session::DrainView{
+      .since_unix_ms = 1'767'000'000'000, .by = 7, .ranks = 1, .awaited_jobs = 3}};
+  start();
+  EXPECT_THAT(spdlctl({"status"}).out, ::testing::Not(::testing::HasSubstr("drained")));
+  spdlctl({"drain"});
+  EXPECT_THAT(spdlctl({"status"}).out,
+              ::testing::HasSubstr("\ndrained    since 2025-12-29 09:20:00Z by uid 7: 1 rank is "
+                                   "attached, and ranks of 3 jobs may come back; no new jobs are "
+                                   "taken\n"));
+}
+
+TEST_F(SpdlctlTest, UndrainSaysWhatItEnded) {
+  start();
+  EXPECT_EQ(spdlctl({"undrain"}).out, "it is not drained: new jobs are taken\n");
+  EXPECT_EQ(nlohmann::json::parse(spdlctl({"undrain", "-o", "json"}).out),
+            (nlohmann::json{{"ended", nullptr}}));
+  service_.drain_ended = session::DrainView{.since_unix_ms = 1'767'000'000'000, .by = 7};
+  EXPECT_EQ(spdlctl({"undrain"}).out,
+            "new jobs are taken again; it was drained since 2025-12-29 09:20:00Z by uid 7\n");
+}
+
+TEST_F(SpdlctlTest, DrainWaitsForRanksAndForThoseThatMayComeBack) {
+  using session::DrainView;
+  service_.drain_begun.drain.ranks = 2;
+  service_.drains = {DrainView{.ranks = 2}, DrainView{.awaited_jobs = 1}, DrainView{.ranks = 1},
+                     DrainView{}};
+  start();
+  const Outcome waited = spdlctl({"drain", "--wait"});
+  EXPECT_EQ(waited.exit_code, 0) << waited.err;
+  EXPECT_THAT(waited.out,
+              ::testing::EndsWith("2 ranks are attached\nno rank is attached any more\n"));
+  EXPECT_EQ(service_.calls(),
+            (std::vector<std::string>{"drain", "daemon", "daemon", "daemon", "daemon"}));
+  const auto json = nlohmann::json::parse(spdlctl({"drain", "--wait", "-o", "json"}).out);
+  EXPECT_EQ(json["drain"]["ranks"], 0);
+}
+
+TEST_F(SpdlctlTest, DrainFailsWhereSomebodyEndsItMeanwhile) {
+  service_.drains = {session::DrainView{.ranks = 2}, std::nullopt};
+  start();
+  const Outcome waited = spdlctl({"drain", "--wait"});
+  EXPECT_EQ(waited.exit_code, 1);
+  EXPECT_THAT(waited.err, ::testing::HasSubstr("drained no more: somebody has ended that while its "
+                                               "ranks were waited for; 2 ranks were attached"));
+}
+
+TEST_F(SpdlctlTest, DrainThatIsInterruptedStaysInForce) {
+  service_.drains = {session::DrainView{.since_unix_ms = 1'767'000'000'000, .by = 7, .ranks = 1}};
+  start();
+  const std::jthread impatient([this] {
+    while (service_.calls().size() < 2) std::this_thread::yield();
+    ::kill(::getpid(), SIGINT);
+  });
+  const Outcome waited = spdlctl({"drain", "--wait"});
+  EXPECT_EQ(waited.exit_code, 1);
+  EXPECT_THAT(waited.err, ::testing::HasSubstr("interrupted; the daemon stays drained since "
+                                               "2025-12-29 09:20:00Z by uid 7: 1 rank is attached; "
+                                               "'spdlctl undrain' has it take new jobs again"));
+}
+
+TEST_F(SpdlctlTest, DrainSaysThatTheDaemonWentAwayWhileItWaited) {
+  service_.drains = {session::DrainView{.ranks = 1}};
+  start();
+  const std::jthread end([this] {
+    while (service_.calls().size() < 2) std::this_thread::yield();
+    server_->stop(std::chrono::milliseconds(0));
+  });
+  const Outcome waited = spdlctl({"drain", "--wait"});
+  EXPECT_NE(waited.exit_code, 0);
+  EXPECT_THAT(waited.err, ::testing::HasSubstr("this was while its ranks were waited for. A daemon "
+                                               "that comes back is still drained: 'spdlctl drain "
+                                               "--wait' waits again"));
+}
+
+TEST_F(SpdlctlTest, DrainSaysWhoMay) {
+  service_.answer = Status(Code::kPermissionDenied, "only admins drain the daemon");
+  start();
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"drain", "--wait"}, {"drain"}, {"undrain"}}) {
+    const Outcome refused = spdlctl(words);
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_EQ(refused.err, "spdlctl: only admins drain the daemon\n");
+    EXPECT_EQ(refused.out, "");
+  }
 }
 
 TEST_F(SpdlctlTest, ExplainsAndPreviews) {

@@ -125,14 +125,14 @@ class SessionLayer : public ::testing::Test {
   }
 
   Rank connect() { return connect(self_.uid); }
-  Rank connect(uid_t uid) {
+  Rank connect(uid_t uid) { return connect(uid, self_.pid); }
+  Rank connect(uid_t uid, pid_t pid) {
     int sockets[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
     Rank rank{.socket = UniqueFd(sockets[0]), .connection = nullptr, .passed = nullptr};
     rank.connection = std::make_shared<delivery::Connection>(
         next_id_++, UniqueFd(sockets[1]),
-        Peer{uid == self_.uid ? Credentials(self_) : Credentials{.uid = uid, .gid = getgid()},
-             self_.pid},
+        Peer{uid == self_.uid ? Credentials(self_) : Credentials{.uid = uid, .gid = getgid()}, pid},
         std::make_shared<UserBytes>(std::uint64_t{1} << 30), [] {});
     connections_.push_back(rank.connection);
     return rank;

@@ -36,6 +36,7 @@ struct Wish {
   std::uint32_t replica = 0;
   std::optional<std::uint32_t> credits = {};
   std::string device = {};
+  pid_t pid = 0;  // 0: that of the test
 };
 
 // The session layer over a dataset of ten small files, in batches of two.
@@ -68,7 +69,7 @@ class SessionsTest : public SessionLayer {
     apply(yaml("p", "drop"));
   }
   Rank attach(const Wish& wish) {
-    Rank consumer = connect();
+    Rank consumer = connect(self_.uid, wish.pid == 0 ? self_.pid : wish.pid);
     delivery::AttachRequest request;
     request.pipeline = wish.pipeline;
     request.job = wish.job;

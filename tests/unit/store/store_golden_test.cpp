@@ -182,6 +182,7 @@ void fill(Store& store) {
           .ok());
   ASSERT_TRUE(store.put_file("/etc/spdld/train.yaml", "f1").ok());
   ASSERT_TRUE(store.put_jobs({job()}, {position()}).ok());
+  ASSERT_TRUE(store.put_drain(StoredDrain{.since_unix_ms = 1'700'000'000'003, .by = 1000}).ok());
 }
 
 std::string golden() {
@@ -213,6 +214,7 @@ TEST_F(StoreGoldenTest, GoldenFileIsReadAndGivenBack) {
     EXPECT_EQ((*store)->history("1000/train")->front().note, "rollback to 1");
     EXPECT_EQ((*store)->position(kKey)->value().cursor, position().cursor);
     EXPECT_EQ((*store)->replaced(kKey)->count(9), 1U);
+    EXPECT_EQ((*store)->drain()->value().since_unix_ms, 1'700'000'000'003U);
     EXPECT_EQ((*store)->ended_jobs(1000)->front().end.how, "failed: it's over");
     EXPECT_EQ((*store)->failures(1000)->front().failure, job().failures.front());
     // All that a job is, once around.
