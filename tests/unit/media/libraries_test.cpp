@@ -6,8 +6,8 @@
 namespace spdld::media::test {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(LibrariesTest, AllCodecsHaveADecoderHere) {
   const std::string text = describe_libraries();
@@ -19,7 +19,7 @@ TEST(LibrariesTest, AllCodecsHaveADecoderHere) {
 TEST(LibrariesTest, LibrariesTellTheirVersions) {
   for (const char* name : {"FFmpeg ", "libavif ", "libjpeg-turbo ", "libwebp ", "zlib "})
     EXPECT_THAT(describe_libraries(),
-                testing::ContainsRegex(std::string(name) + "[0-9]+\\.[0-9]+"));
+                ::testing::ContainsRegex(std::string(name) + "[0-9]+\\.[0-9]+"));
 }
 
 }  // namespace
