@@ -62,6 +62,7 @@ Result<Way::Route> Way::route(const std::shared_ptr<stream::StreamReader>& reade
                               const JobPlan& plan, const job::OwnSeeks& own, job::Turn from,
                               Joining how) {
   holder_ = reader->holder();
+  if (!legs_.empty()) from = std::min(from, until_);  // no turn is left out
   Route route{.from = from, .until = from};
   const auto behind =
       std::find_if(legs_.begin(), legs_.end(), [&](const Leg& leg) { return leg.from >= from; });

@@ -332,6 +332,28 @@ TEST_F(ConsumerTest, GoesElsewhereAtTheTurnOfASeekOfTheJob) {
   EXPECT_EQ((job::StepAt{there.epoch, there.step}), (job::StepAt{3, 1}));
 }
 
+// It joins streams for a few of the changes ahead alone, and for the others as it comes to them.
+TEST_F(ConsumerTest, LeavesNoTurnOutWhereTheJobIsChangedBeyondWhatItHasJoined) {
+  constexpr job::Turn kApart = 2;
+  constexpr job::Turn kSeeks = 8;
+  ConsumerOptions options = options_of(make_phase("test"));
+  const auto sought = [](const JobPlan& plan, job::Turn seek) {
+    const job::Turn turn = kApart * seek;
+    return *with_edit(plan, {.turn = turn, .change = job::Edit::Seek{{seek, 0}}}, turn, 0);
+  };
+  for (job::Turn seek = 1; seek < kSeeks; ++seek) options.plan = sought(*options.plan, seek);
+  start(std::move(options));
+  (void)consumer_->hold();
+  ASSERT_TRUE(consumer_->prepare(sought(*plan_of_job_, kSeeks), kApart * kSeeks).ok());
+  consumer_->commit();
+  consumer_->go_on();
+  for (job::Turn turn = 0; turn < kApart * (kSeeks + 1); ++turn) {
+    const wire::BatchFrame batch = pass();
+    EXPECT_EQ(batch.turn, turn);
+    EXPECT_EQ((job::StepAt{batch.epoch, batch.step}), (job::StepAt{turn / kApart, turn % kApart}));
+  }
+}
+
 TEST_F(ConsumerTest, GoesWhereTheJobIsSoughtThoughItsLoopSeeksBefore) {
   start();
   next_batch();
