@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# does: the Debian packages in a root of Debian 12 under systemd: install, read, upgrade amid training, purge
+# does: the Debian packages in a root of Debian 12 under systemd: install, read, a user's own service, upgrade amid training, purge
 """debian.py [PACKAGES]: in a root of its own, made by debootstrap, under systemd-nspawn; as root.
 
 PACKAGES: what `./dev package deb` has made (build/package), and makes first if it is not given. The
@@ -51,6 +51,12 @@ with spdld.Loader("images", job="run", rank=rank, world_size=world) as loader:
         for batch in loader:
             print(json.dumps([time.monotonic(), epoch, batch.indices.tolist()]), flush=True)
             time.sleep(0.04)
+"""
+# Prints how many rows an epoch of the file has, and who served it.
+READ_OWN = """
+import sys, spdld
+with spdld.Loader(sys.argv[1], launch=True) as loader:
+    print(sum(batch.rows for batch in loader), loader.address)
 """
 
 
@@ -136,8 +142,11 @@ class Node:
             self._nspawn.kill()
 
     def command(self, *command: str, user: str = "") -> list[str]:
-        as_user = ("runuser", "-u", user, "--", "env", f"HOME=/home/{user}") if user else ()
-        return [*self._enter, *as_user, *command]
+        return [*self._enter, *(self.as_user(user, *command) if user else command)]
+
+    @staticmethod
+    def as_user(user: str, *command: str) -> tuple[str, ...]:
+        return ("runuser", "-u", user, "--", "env", f"HOME=/home/{user}", *command)
 
     def run(self, *command: str, user: str = "") -> str:
         return run(*self.command(*command, user=user))
@@ -183,6 +192,64 @@ def files_of(root: pathlib.Path) -> dict[str, tuple[int, int]]:
                 state = path.lstat()
                 found["/" + str(path.relative_to(root))] = (state.st_size, state.st_mtime_ns)
     return found
+
+
+def write_pipeline(node: Node, root: pathlib.Path, user: str) -> str:
+    """A new user with images, and a pipeline's file for them."""
+    node.run("useradd", "--create-home", user)
+    node.run("chmod", "755", f"/home/{user}")
+    images = f"/home/{user}/images"
+    node.run("python3", "-c", MAKE_IMAGES, images, str(ITEMS), user=user)
+    file = f"home/{user}/images.yaml"
+    text = f"""\
+        pipeline: images
+        source: {{files: {{root: {images}, pattern: "*.png"}}}}
+        shuffle: global
+        stages: [fetch, decode_image]
+        batch: {{size: {BATCH}}}
+        """
+    (root / file).write_text(textwrap.dedent(text))
+    return f"/{file}"
+
+
+def read_by_own_service(node: Node, root: pathlib.Path) -> None:
+    """By a user who is not let into the system's daemon."""
+    file = write_pipeline(node, root, "owner")
+    node.run("loginctl", "enable-linger", "owner")
+    uid = node.run("id", "-u", "owner").strip()
+    own = f"/run/user/{uid}/spdld-{uid}"
+    environment = ("env", f"XDG_RUNTIME_DIR=/run/user/{uid}")
+    deadline = time.monotonic() + 60
+    while "running" not in node.say("systemctl", "is-active", f"user@{uid}") + node.say(
+        *node.as_user("owner", *environment, "systemctl", "--user", "is-system-running")
+    ):
+        if time.monotonic() > deadline:
+            raise SystemExit("FAILED: " + node.say("journalctl", "--no-pager", "-n", "50"))
+        time.sleep(0.2)
+    told = node.run(*environment, "spdlctl", "service", "install", user="owner")
+    check(f"serves in {own}, from the first connection on" in told, "a user installs a service")
+    check("(lingering is on)" in told and "The system's" not in told, "and is told how it lives")
+    unit = ("systemctl", "--user", "is-active", "spdld.service")
+    check("inactive" in node.say(*node.as_user("owner", *environment, *unit)), "nobody needs it")
+    read = node.run(*environment, "python3", "-c", READ_OWN, file, user="owner")
+    check(read == f"{ITEMS} {own}\n", "a loader with launch=True reads through it")
+    check(node.run(*environment, *unit, user="owner") == "active\n", "which starts it")
+    log = node.run("journalctl", "--no-pager", "_SYSTEMD_USER_UNIT=spdld.service")
+    check(" serves in " in log and "arning" not in log, "its log has no warning")
+    exposed = ("systemd-analyze", "--user", "security", "--no-pager", "spdld.service")
+    print(node.run(*environment, *exposed, user="owner").splitlines()[-1])
+    with_group = ("runuser", "-u", "owner", "-G", "spdld", "--", *environment)
+    told = node.run(*with_group, "HOME=/home/owner", "spdlctl", "service", "status")
+    check("The system's spdld answers at /run/spdld" in told, "who may use both is told of both")
+    node.run(*environment, "spdlctl", "service", "remove", user="owner")
+    check(not (root / "home/owner/.config/systemd/user/spdld.service").exists(), "it is removed")
+    read = node.run(*environment, "python3", "-c", READ_OWN, file, user="owner")
+    check(read == f"{ITEMS} {own}\n", "launch=True starts one there again")
+    while "No such file" not in node.say("ls", own):
+        time.sleep(0.2)  # it leaves 2 s after its last loader, and takes the directory with it
+    node.run("loginctl", "disable-linger", "owner")
+    node.run("systemctl", "stop", f"user@{uid}")
+    node.run("userdel", "--remove", "owner")
 
 
 def read_amid_upgrade(node: Node, packages: list[str]) -> None:
@@ -242,7 +309,9 @@ def main() -> int:
     others = set(re.findall(r"(?m)^Inst (\S+)", simulated)) - {
         "spdld", "libspdld0", "libspdld-dev", "python3-spdld"
     }  # fmt: skip
-    in_chroot(root, "apt-get", "install", "--yes", "--no-install-recommends", *sorted(others))
+    # Of which the last gives users a manager.
+    needed = (*sorted(others), "libpam-systemd")
+    in_chroot(root, "apt-get", "install", "--yes", "--no-install-recommends", *needed)
     before = files_of(root)
 
     began = time.monotonic()
@@ -256,22 +325,13 @@ def main() -> int:
         exposed = node.run("systemd-analyze", "security", "spdld.service", "--no-pager")
         level = float(re.findall(r"exposure level.*: ([\d.]+)", exposed)[0])
         check(level <= MOST_EXPOSED, f"systemd-analyze security says {level}")
-        node.run("useradd", "--create-home", "--groups", "spdld", "trainer")
-        node.run("chmod", "755", "/home/trainer")
-        images = "/home/trainer/images"
-        node.run("python3", "-c", MAKE_IMAGES, images, str(ITEMS), user="trainer")
-        text = textwrap.dedent(f"""\
-            pipeline: images
-            source: {{files: {{root: {images}, pattern: "*.png"}}}}
-            shuffle: global
-            stages: [fetch, decode_image]
-            batch: {{size: {BATCH}}}
-            """)
-        (root / "home/trainer/images.yaml").write_text(text)
-        node.run("spdlctl", "apply", "-f", "/home/trainer/images.yaml", user="trainer")
+        file = write_pipeline(node, root, "trainer")
+        node.run("usermod", "--append", "--groups", "spdld", "trainer")
+        node.run("spdlctl", "apply", "-f", file, user="trainer")
         began = time.monotonic()
         node.run("python3", "-c", READ, "0", "1", "1", user="trainer")
         print(f"a plain user reads an epoch in {time.monotonic() - began:.1f} s")
+        read_by_own_service(node, root)
         edited = root / "etc/spdld/spdld.yaml"
         edited.write_text(edited.read_text() + "# edited\n")
         upgraded = [f"/packages/{path.name}" for path in (root / "packages").glob("newer-*.deb")]
