@@ -3,7 +3,7 @@
 """Whether this checkout can be released, for `./dev release --check`.
 
 release.py                 its tree is clean, and one version stands everywhere
-release.py PACKAGES WHEELS that version is the built programs' and packages', and the wheel reads
+release.py PACKAGES WHEELS that version is the built programs' and packages', and a wheel reads
 
 Prints what is wrong, a line each, and exits 1 if anything is.
 """
@@ -77,8 +77,8 @@ def misnamed(version: str, packages: pathlib.Path, wheels: pathlib.Path) -> list
     return wrong
 
 
-def read_by(wheel: pathlib.Path) -> list[str]:
-    """What is wrong with the wheel: it is installed into a new environment, and reads an epoch."""
+def read_by(wheels: pathlib.Path) -> list[str]:
+    """What is wrong with the client's wheel for this Python: in an environment of its own, it reads."""
     sys.path.insert(0, str(ROOT / "tests/long"))
     import debian  # it draws images
 
@@ -90,7 +90,17 @@ def read_by(wheel: pathlib.Path) -> list[str]:
         )
         python = home / "venv/bin/python"
         subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel],
+            [
+                python,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--ignore-installed",
+                "--no-deps",
+                "--no-index",
+            ]
+            + ["--find-links", wheels, f"spdld=={version}"],
             check=True,
         )
         subprocess.run([python, "-c", debian.MAKE_IMAGES, home / "images", str(IMAGES)], check=True)
@@ -109,15 +119,16 @@ def read_by(wheel: pathlib.Path) -> list[str]:
         )  # fmt: skip
     if done.stdout == f"{version} {IMAGES}\n":
         return []
-    return [f"{wheel}: installed, it read {done.stdout!r} in place of {IMAGES} rows\n{done.stderr}"]
+    return [
+        f"{wheels}: installed, spdld read {done.stdout!r} in place of {IMAGES} rows\n{done.stderr}"
+    ]
 
 
 def main(arguments: list[str]) -> int:
     if arguments:
         packages, wheels = map(pathlib.Path, arguments)
         wrong = misnamed(version_at(ROOT, PROJECT) or "", packages, wheels)
-        for wheel in () if wrong else sorted(wheels.glob("*.whl")):
-            wrong += read_by(wheel.resolve())
+        wrong = wrong or read_by(wheels)
     else:
         wrong = uncommitted(ROOT) + disagreements(ROOT)
     print("\n".join(wrong), end="\n" if wrong else "")
