@@ -254,7 +254,9 @@ def test_a_removal_says_first_what_becomes_of_ranks(
     rank.take(1)
     done = login.service("remove", "-o", "json")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("1 rank reads from it: those with launch=True go on")
+    assert done.stderr.startswith(
+        "1 rank reads from it: those that bring a file and have launch=True"
+    )
     assert json.loads(done.stdout)["readers"] == 1
     assert login.calls() == [
         "disable --now spdld.service spdld-control.socket spdld-data.socket",

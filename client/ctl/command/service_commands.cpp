@@ -193,11 +193,12 @@ void remove(bool force, const Output& output, const Context& context) {
   }
   const int readers = count_readers(manager, context);
   if (readers > 0) {
-    context.err << fmt::format(
-                       "{} from it: those with launch=True go on with a daemon of their own, "
-                       "others wait for one here for their timeout (60 s), and end then",
-                       counted(readers, "rank reads", "ranks read"))
-                << std::endl;
+    context.err
+        << fmt::format(
+               "{} from it: those that bring a file and have launch=True go on with a daemon "
+               "of their own, others wait here for their timeout (60 s), and end then",
+               counted(readers, "rank reads", "ranks read"))
+        << std::endl;
   }
   std::vector<std::string> disable = {"disable", "--now"};
   disable.insert(disable.end(), there.begin(), there.end());
