@@ -28,14 +28,23 @@ std::string dotted(unsigned version) {
          std::to_string(version & 0xFF);
 }
 
-std::string codecs_of(StreamInfo::Kind kind, bool decoded) {
-  std::string names;
-  for (const MediaCodec& codec : media_codecs()) {
-    const bool has = avcodec_find_decoder_by_name(codec.decoder) != nullptr;
-    if (codec.kind == kind && has == decoded) names.append(" ").append(codec.name);
+// A line that begins so, and has the names that FFmpeg has a decoder for; the others go into
+// `missing`.
+class CodecLine {
+ public:
+  CodecLine(const std::string& begin, std::string& missing)
+      : text_("decodes " + begin), missing_(missing) {}
+
+  void add(const char* codec, const char* decoder) {
+    std::string& names = avcodec_find_decoder_by_name(decoder) != nullptr ? text_ : missing_;
+    names.append(" ").append(codec);
   }
-  return names;
-}
+  std::string text() const { return text_ + '\n'; }
+
+ private:
+  std::string text_;
+  std::string& missing_;
+};
 
 }  // namespace
 
@@ -50,10 +59,14 @@ std::string describe_libraries() {
   text += "libjpeg-turbo " SPDLD_TEXT_OF(LIBJPEG_TURBO_VERSION) "\n";
   text += "libwebp " + dotted(static_cast<unsigned>(WebPGetDecoderVersion())) + "\n";
   text += std::string("zlib ") + zlibVersion() + "\n";
-  text += "decodes video:" + codecs_of(StreamInfo::Kind::kVideo, true) + "\n";
-  text += "decodes sound:" + codecs_of(StreamInfo::Kind::kAudio, true) + "\n";
-  const std::string missing =
-      codecs_of(StreamInfo::Kind::kVideo, false) + codecs_of(StreamInfo::Kind::kAudio, false);
+  std::string missing;
+  CodecLine images("images: avif jpeg webp", missing);
+  CodecLine video("video:", missing);
+  CodecLine sound("sound:", missing);
+  for (const char* name : image_decoders()) images.add(name, name);
+  for (const MediaCodec& codec : media_codecs())
+    (codec.kind == StreamInfo::Kind::kVideo ? video : sound).add(codec.name, codec.decoder);
+  text += images.text() + video.text() + sound.text();
   if (!missing.empty()) text += "this FFmpeg has no decoder for:" + missing + "\n";
   return text;
 }

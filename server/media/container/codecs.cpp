@@ -45,7 +45,11 @@ constexpr std::array kCodecs = {
     MediaCodec{"pcm_mulaw", "pcm_mulaw", kAudio},
 };
 
+constexpr std::array kImageDecoders = {"bmp", "gif", "png", "tiff"};
+
 }  // namespace
+
+std::span<const char* const> image_decoders() { return kImageDecoders; }
 
 std::span<const MediaCodec> media_codecs() { return kCodecs; }
 

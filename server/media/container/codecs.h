@@ -19,6 +19,9 @@ struct MediaCodec {
 
 std::span<const MediaCodec> media_codecs();
 
+// FFmpeg's decoders of still images: a FrameDecoder is one of them.
+std::span<const char* const> image_decoders();
+
 // Null: packets of this codec are not decoded.
 const MediaCodec* find_media_codec(std::string_view codec);
 

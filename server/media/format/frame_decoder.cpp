@@ -13,6 +13,7 @@ extern "C" {
 
 #include "base/check.h"
 #include "base/memory/no_memory.h"
+#include "media/container/codecs.h"
 
 namespace spdld::media {
 namespace {
@@ -26,6 +27,7 @@ constexpr std::string_view kInflateHadNoMemory = "inflate returned error -4";
 
 Status FrameDecoder::prepare() {
   if (context_ != nullptr) return {};
+  SPDLD_CHECK(std::ranges::count(image_decoders(), std::string_view(codec_)) == 1);
   AvPtr<AVFrame> frame(av_frame_alloc());
   AvPtr<AVPacket> packet(av_packet_alloc());
   if (frame == nullptr || packet == nullptr) return no_memory("an FFmpeg frame");
