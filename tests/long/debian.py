@@ -75,19 +75,24 @@ def run(*command: str | os.PathLike[str], **options: object) -> str:
     return done.stdout
 
 
-def base() -> pathlib.Path:
-    """A root with systemd and Python, and where packages come from as on this machine."""
-    root = ROOTS / "bookworm"
+def bootstrap(suite: str, name: str, wanted: str) -> pathlib.Path:
+    """A root of Debian with these packages, made once, as build/roots/`name`."""
+    root = ROOTS / name
     if (root / "ready").exists():
         return root
     shutil.rmtree(root, ignore_errors=True)
     ROOTS.mkdir(parents=True, exist_ok=True)
     mirror = run("apt-get", "indextargets", "--format", "$(REPO_URI)").splitlines()[0]
-    wanted = "systemd,systemd-sysv,dbus,python3,ca-certificates"
-    run("debootstrap", "--variant=minbase", f"--include={wanted}", "bookworm", root, mirror)
+    run("debootstrap", "--variant=minbase", f"--include={wanted}", suite, root, mirror)
+    (root / "ready").touch()
+    return root
+
+
+def base() -> pathlib.Path:
+    """A root with systemd and Python, and where packages come from as on this machine."""
+    root = bootstrap("bookworm", "bookworm", "systemd,systemd-sysv,dbus,python3,ca-certificates")
     for part in ("sources.list.d", "apt.conf.d"):
         shutil.copytree(f"/etc/apt/{part}", root / "etc/apt" / part, dirs_exist_ok=True)
-    (root / "ready").touch()
     return root
 
 
