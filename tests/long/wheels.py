@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# does: both wheels offline in bare roots of Debian 12 and 13, and the same rows as of the build
+# does: both wheels offline in bare roots of Debian 11 to 13, and the same rows as of the build
 """wheels.py [WHEELS]: installs, reads, and compares digests; as root.
 
 WHEELS: what `./dev package wheel` and `./dev package daemon-wheel` have made (build/wheels), and make
@@ -231,9 +231,19 @@ def refuse_other_systems(root: Root, daemon: pathlib.Path) -> None:
         "--only-binary=:all:",
         "--target=/x",
     )
-    for platform in ("manylinux_2_31_x86_64", "musllinux_1_2_x86_64", "manylinux_2_34_aarch64"):
+    for platform in ("musllinux_1_2_x86_64", "manylinux_2_34_aarch64"):
         said = root.refuse(*pip, f"--platform={platform}", f"/wheels/{daemon.name}")
         check("not a supported wheel on this platform" in said, f"pip refuses it on {platform}")
+
+
+def refuse_debian_11(wheels: list[pathlib.Path]) -> None:
+    root = Root(debian.bootstrap("bullseye", "bullseye-python", "python3-venv"))
+    root.run("python3", "-m", "venv", "/home/trainer/venv", user="trainer")
+    for wheel in wheels:
+        shutil.copy(wheel, root.path)
+        pip = ("/home/trainer/venv/bin/pip", "install", "--no-index", f"/{wheel.name}")
+        said = root.refuse(*pip, user="trainer")
+        check("not a supported wheel on this platform" in said, f"Debian 11 refuses {wheel.name}")
 
 
 def client_of_newer_python(to: pathlib.Path) -> pathlib.Path:
@@ -279,6 +289,7 @@ def main() -> int:
         read_first_batch(root)
         use_programs(root)
         refuse_other_systems(root, daemon)
+    refuse_debian_11([client, newer, daemon])
     return 0
 
 
