@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "engine/plan/plan_facts.h"
+#include "pipeline/preview_view.h"
 #include "session/views.h"
 #include "spdld/v1/control.pb.h"
 

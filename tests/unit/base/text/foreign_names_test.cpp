@@ -61,7 +61,7 @@ TEST(ForeignNames, KnowFilesByTheLongestEnding) {
 }
 
 TEST(ForeignNames, AreOpsNamesInSmallLetters) {
-  const std::pair<std::string_view, std::string_view> kNames[] = {
+  const std::pair<std::string_view, std::string_view> names[] = {
       {"RandomResizedCrop", "random_resized_crop"},
       {"v2.RandomResizedCrop(224)", "random_resized_crop"},
       {"MFCC", "mfcc"},
@@ -74,7 +74,7 @@ TEST(ForeignNames, AreOpsNamesInSmallLetters) {
       {"", ""},
       {"(", ""},
   };
-  for (const auto& [theirs, ours] : kNames) EXPECT_EQ(op_name_of(theirs), ours);
+  for (const auto& [theirs, ours] : names) EXPECT_EQ(op_name_of(theirs), ours);
 }
 
 TEST(ForeignNames, SayWhatToDoInPlaceOfATransform) {
@@ -86,7 +86,7 @@ TEST(ForeignNames, SayWhatToDoInPlaceOfATransform) {
 }
 
 TEST(ForeignNames, KnowTablesByTheirColumns) {
-  const std::pair<std::vector<std::string>, std::string_view> kTables[] = {
+  const std::pair<std::vector<std::string>, std::string_view> tables[] = {
       {{"audio_filepath", "duration", "text"}, "NeMo's manifest"},
       {{"id", "image", "conversations"}, "a set of conversations (LLaVA, ShareGPT)"},
       {{"messages"}, "a set of conversations"},
@@ -106,7 +106,7 @@ TEST(ForeignNames, KnowTablesByTheirColumns) {
       {{".mp4", "audio_filepath "}, ""},
       {{}, ""},
   };
-  for (const auto& [columns, name] : kTables) {
+  for (const auto& [columns, name] : tables) {
     const ForeignFormat* const table = foreign_table(columns);
     EXPECT_EQ(table == nullptr ? "" : table->name, name) << columns.size();
   }
