@@ -62,7 +62,8 @@ the sources ("deb-src") of the release bookworm and of its security updates,
 gets a source; Debian's snapshot archive keeps each version. To use a changed library, put it in the
 place of the one in spdld_daemon.libs, under the same name.
 
-libavcodec, libavformat, libavutil and libswresample are built from the source of ffmpeg below with
+libavcodec, libavformat, libavutil and libswresample are built from the source of ffmpeg below, under
+the LGPL 2.1 or later, with
 
     ./configure {ffmpeg_options}
 
