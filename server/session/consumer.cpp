@@ -399,8 +399,7 @@ Status Consumer::make_seek(const delivery::SeekRequest& request) {
   Place told{.at = {.epoch = request.epoch, .step = 0}, .position = 0};
   if (request.skip > 0) {
     job::State from = schedule.behind(request.turn, own_);
-    if (from.epoch != request.epoch &&
-        schedule.locate(request.turn, own_).epoch == request.epoch) {
+    if (from.epoch != request.epoch && schedule.locate(request.turn, own_).epoch == request.epoch) {
       // A skip of the job at that very turn has ended the epoch before.
       SPDLD_ASSIGN(to, schedule.own_seek(request.turn, {}, told.at, 0));
       from = schedule.behind(request.turn, {to});

@@ -49,6 +49,7 @@ Result<job::JobView> Operator::create_job(const job::Caller& caller, const JobRe
   const job::JobKey key{.uid = caller.uid, .job = request.job, .pipeline = pipeline->id()};
 
   MutexLock writing(table_.records());
+  SPDLD_TRY(drain_.check_create(request.job));  // it may have been drained amid the listing
   KeptFailures failures = records_.kept_failures(key);
   JobPtr job;
   store::StoredJob record;

@@ -23,7 +23,8 @@ struct ReaderTerms {
   std::uint32_t replica = 0;
   Index next = 0;
   Index until = kNoIndex;
-  // With replicas: of the stream's batch 0, were the reader sent that, too; counted round 0.
+  // The turn at which this reader would be sent the stream's batch 0; wraps below 0. Replicas share
+  // a stream only where these are equal.
   job::Turn turn = 0;
   std::uint64_t open_epochs = 0;  // epochs [0, open_epochs) may be made for it
   // The slots on its GPU that it reads in; null: it reads in main memory.

@@ -165,6 +165,15 @@ def test_the_service_names_the_program_that_it_was_installed_with(login: Login) 
     )
 
 
+def test_a_configuration_that_the_daemon_refuses_is_not_installed(login: Login) -> None:
+    config = login.directory / "my.yaml"
+    config.write_text("executr: {}")
+    done = login.service("install", "--config", str(config))
+    assert done.returncode == 2
+    assert "the service would not start" in done.stderr and "executr" in done.stderr
+    assert not login.units.exists()
+
+
 def test_units_lie_in_the_users_configuration(login: Login) -> None:
     login.install(XDG_CONFIG_HOME=str(login.directory / "other"))
     assert not login.units.exists()

@@ -104,12 +104,23 @@ void check_nobody_serves(const UserManager& manager) {
                             manager.directory()));
 }
 
+void check_configuration(const std::string& program, const std::string& config) {
+  if (config.empty()) return;
+  const Ran ran = run_program({program, "--config", config, "--check"}, Errors::kInText);
+  if (!ran.ok())
+    throw Failure(kWrongUsage,
+                  fmt::format("the service would not start: {}",
+                              ran.error != 0 ? std::generic_category().message(ran.error)
+                                             : printable(ran.text)));
+}
+
 void install(const std::string& config, bool force, const Output& output, const Context& context) {
   const UserManager manager;
   const std::string program = program_to_run();
   const std::vector<UserUnit> units =
       user_units(program, config.empty() ? "" : std::filesystem::absolute(config).string());
   (void)replaceable_units(force);
+  check_configuration(program, config);
   check_nobody_serves(manager);
   bool changed = false;
   for (const UserUnit& unit : units) changed = write_unit(user_unit_directory(), unit) || changed;
@@ -233,7 +244,9 @@ void add_service_commands(CLI::App& app, const Context& context) {
   CLI::App* end = service->add_subcommand("remove", "ends it, and removes its units");
   const auto force = std::make_shared<bool>(false);
   for (CLI::App* command : {add, end})
-    command->add_flag("--force", *force, "though a unit was edited, or is somebody else's");
+    command->add_flag(
+        "--force", *force,
+        "also write over or remove units that were edited, or that spdlctl has not written");
   add->callback([&context, config, force, output = add_output(*add)] {
     install(*config, *force, *output, context);
   });

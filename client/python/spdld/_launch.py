@@ -218,7 +218,7 @@ def find_binary() -> str:
     if on_path is None:
         raise ConnectionError(
             "no daemon can be started: there is no program 'spdld' beside the package or on PATH"
-            f"{refused}; 'pip install spdld[daemon]' brings it; or say where it is by $SPDLD_BIN"
+            f"{refused}; the wheel spdld-daemon brings it; or say where it is by $SPDLD_BIN"
         )
     return on_path
 

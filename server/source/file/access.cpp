@@ -52,9 +52,10 @@ int open_beneath(int directory, const std::string& path, int flags) {
   return fd >= 0 ? static_cast<int>(fd) : -errno;
 }
 
-// The reader without what every container's root has.
+// The reader without the uid that every container's root has, and the gid of most other users
+// there.
 Credentials without_root(Credentials reader) {
-  reader.uid = Credentials::kUnmapped;
+  if (reader.uid == 0) reader.uid = Credentials::kUnmapped;
   if (reader.gid == 0) reader.gid = Credentials::kUnmapped;
   std::erase(reader.groups, gid_t{0});
   return reader;
@@ -93,7 +94,7 @@ Access::Access(const AccessRules& rules, Credentials reader)
     : reader_(std::move(reader)),
       checked_(!rules.trusts(reader_)),
       is_untrusted_root_(checked_ && reader_.uid == 0),
-      compared_(is_untrusted_root_ ? without_root(reader_) : reader_),
+      compared_(rules.trust_root ? reader_ : without_root(reader_)),
       last_kind_(kNoFileSystem) {
   for (const AccessRoot& root : rules.roots) {
     roots_text_ += (roots_text_.empty() ? "" : ", ") + root.path;

@@ -28,8 +28,8 @@ struct AccessRules {
   std::vector<AccessRoot> roots = {{"/"}};
   // The daemon's own: nobody reads what lies below them.
   std::vector<std::string> own_directories = {};
-  // Whether root's rights are not compared. Else uid 0 proves nothing, as every container has one:
-  // uid 0 and gid 0 match no owner and no group, also where the daemon runs as root.
+  // Whether root's rights are not compared. Else uid 0 and gid 0 prove nothing, as every container
+  // has them: they match no owner and no group, also where the daemon runs as root.
   bool trust_root = true;
 
   // Whether the reader's rights are not compared: the daemon itself, its own user, and root.

@@ -335,6 +335,17 @@ TEST_F(AccessTest, AnUntrustedRootOwnsNothing) {
   EXPECT_THAT(why_not(access, dir_.path("d"), kListDirectory), HasSubstr("access.trust_root"));
 }
 
+// `docker run --user 1000` leaves the group at 0.
+TEST_F(AccessTest, WhereRootIsNotTrustedGroup0GivesNobodyRights) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root has files of gid 0";
+  dir_.file("of-gid", "secret");
+  mode("of-gid", 0640);
+  const Credentials member{.uid = 31002, .gid = 0, .groups = {0}};
+  EXPECT_EQ(read(Access({}, member), dir_.path("of-gid")), "secret");
+  EXPECT_THAT(why_not(Access({.trust_root = false}, member), dir_.path("of-gid")),
+              HasSubstr("may not read"));
+}
+
 TEST_F(AccessTest, AnUntrustedRootHasTheGroupsThatItWasGiven) {
   if (geteuid() != 0) GTEST_SKIP() << "only root may give a file to a group";
   dir_.file("shared", "text");
