@@ -68,7 +68,7 @@ the LGPL 2.1 or later, with
     ./configure {ffmpeg_options}
 
 Where one of these symbols is used, an older version of it is, for older systems: {symbols}.
-All libraries are renamed, and find each other beside themselves.
+All libraries are renamed, and look for each other in their own directory.
 
 """
 

@@ -75,6 +75,14 @@ def run(*command: str | os.PathLike[str], **options: object) -> str:
     return done.stdout
 
 
+def packages(arguments: list[str]) -> pathlib.Path:
+    """The folder that has them, which is given or made."""
+    if arguments:
+        return pathlib.Path(arguments[0]).resolve()
+    subprocess.run([REPOSITORY / "dev", "package", "deb"], check=True)
+    return REPOSITORY / "build/package"
+
+
 def bootstrap(suite: str, name: str, wanted: str) -> pathlib.Path:
     """A root of Debian with these packages, made once, as build/roots/`name`."""
     root = ROOTS / name
@@ -296,11 +304,7 @@ def read_amid_upgrade(node: Node, packages: list[str]) -> None:
 
 
 def main() -> int:
-    if len(sys.argv) > 1:
-        made = pathlib.Path(sys.argv[1]).resolve()
-    else:
-        subprocess.run([REPOSITORY / "dev", "package", "deb"], check=True)
-        made = REPOSITORY / "build/package"
+    made = packages(sys.argv[1:])
     root = ROOTS / "node"
     shutil.rmtree(root, ignore_errors=True)
     run("cp", "--archive", "--reflink=auto", base(), root)
