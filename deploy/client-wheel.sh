@@ -31,7 +31,8 @@ CC=$to/cc CXX=$to/c++ AR=$to/ar RANLIB=$to/ranlib CMAKE_GENERATOR=Ninja \
 made=("$to"/made/*.whl)
 PATH=$venv/bin:$PATH "$venv/bin/auditwheel" repair --wheel-dir "$to" "${made[@]}" >&2
 tag=$(basename "${made[0]}" | cut -d- -f1-4)
-if "$venv/bin/python" -m zipfile --list "$to/$tag"-*.whl | grep '^spdld\.libs/'; then
+inside=$("$venv/bin/python" -m zipfile --list "$to/$tag"-*.whl)
+if grep '^spdld\.libs/' <<<"$inside"; then
   echo "client-wheel.sh: a library is in the wheel without its licence" >&2
   exit 1
 fi
