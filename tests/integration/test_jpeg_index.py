@@ -49,8 +49,9 @@ def test_stages_say_how_their_jpegs_were_read(
     images = {stage["job"]: stage["jpeg"] for stage in stages if stage["stage"] != "fetch"}
     assert len(images) == 2
     assert all(stage["jpeg"] is None for stage in stages if stage["stage"] == "fetch")
-    assert images["a"]["from_begin"] == 16
-    assert images["a"]["indexed"] >= (EPOCHS - 1) * 16
+    # An image may come again, in the next epoch, before it has been read for the first time.
+    assert 16 <= images["a"]["from_begin"] < 2 * 16
+    assert images["a"]["from_begin"] + images["a"]["indexed"] >= EPOCHS * 16
     assert images["b"]["from_begin"] == 0
     assert images["b"]["indexed"] >= EPOCHS * 16
 
