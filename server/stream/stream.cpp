@@ -84,6 +84,7 @@ void Stream::wake_followers(bool all) {
   std::vector<std::weak_ptr<Stream>> followers;
   {
     MutexLock lock(mutex_);
+    if (followers_.empty()) return;
     const auto& readers = finished_.readers();
     const auto is_through = [&](const Reader& reader)
                                 SPDLD_REQUIRES(mutex_) { return to_make_ >= reader.until; };
