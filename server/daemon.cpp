@@ -180,17 +180,18 @@ struct Daemon::Parts {
                 .io = io}),
         seek_indexes(std::make_shared<media::SeekIndexes>(budget_bytes(config.decoder.index))),
         catalogue({.state_dir = config.state_dir,
-                   .access = access_rules(config),
-                   .admins = config.access.admins,
-                   .max_pixels = config.limits.max_pixels,
-                   .row_memory_bytes = row_memory(config),
+                   .trusted = trusted_users(config.access),
                    .listings_per_user = config.limits.listings,
                    .pipelines_per_user = static_cast<std::size_t>(config.limits.pipelines),
-                   .buffers = std::make_shared<BufferMemory>(config.limits.file_bytes),
-                   .memory = std::make_shared<ListingMemory>(
-                       budget_bytes(config.limits.listing_memory), trusted_users(config.access)),
-                   .prober = &prober,
-                   .reaper = &reaper},
+                   .build = {.access = access_rules(config),
+                             .max_pixels = config.limits.max_pixels,
+                             .row_memory_bytes = row_memory(config),
+                             .buffers = std::make_shared<BufferMemory>(config.limits.file_bytes),
+                             .memory = std::make_shared<ListingMemory>(
+                                 budget_bytes(config.limits.listing_memory),
+                                 trusted_users(config.access)),
+                             .prober = &prober,
+                             .reaper = &reaper}},
                   engine::builtin_ops(seek_indexes), io, caches),
         budget(budget_bytes(config.arena.budget), {}, user_share(config)),
         arenas(
@@ -218,7 +219,7 @@ struct Daemon::Parts {
               [this] { return files_stall(); }, [this] { sessions.pipelines().look_again(); }) {}
 
   // Whether the data of the file that was begun last do not answer.
-  bool files_stall() const {
+  bool files_stall() {
     return catalogue.listings().stalled_for(source::Access::trusted().uid, kFilePatience);
   }
   // Until the files are applied, or those that are left do not come on.
@@ -233,7 +234,9 @@ struct Daemon::Parts {
   }
 
   // Whether no thread is left that waits for storage.
-  bool is_idle() { return io.idle_within(kReadGrace) && catalogue.idle_within(kReadGrace); }
+  bool is_idle() {
+    return io.idle_within(kReadGrace) && catalogue.listings().idle_within(kReadGrace);
+  }
 
   const spec::DaemonConfig config;
   const DaemonOptions options;
@@ -333,7 +336,7 @@ void Daemon::tick() {
     parts_->used = true;
     parts_->idle_since = parts_->clock.now();
   }
-  parts_->catalogue.tick();
+  parts_->catalogue.listings().tick();
   parts_->sessions.tick();
   const auto now = parts_->clock.now();
   if (now - parts_->last_heartbeat < kHeartbeat) return;
@@ -360,7 +363,7 @@ bool Daemon::stop() {
   parts.service.watch(nullptr);
   parts.sessions.suspend();
   if (parts.data != nullptr) parts.data->stop();
-  parts.catalogue.stop();
+  parts.catalogue.listings().stop();
   parts.files.stop();
   parts.sessions.stop();
   parts.io.stop();

@@ -9,7 +9,7 @@
 #include "engine/cache/sample_cache.h"
 #include "engine/run.h"
 #include "op/order_spec.h"
-#include "pipeline/catalogue.h"
+#include "pipeline/pipeline_version.h"
 
 namespace spdld::pipeline {
 

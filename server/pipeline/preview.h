@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "pipeline/catalogue.h"
+#include "pipeline/pipeline_version.h"
 #include "pipeline/preview_view.h"
 #include "pipeline/trial.h"
 

@@ -13,8 +13,8 @@
 #include "base/status.h"
 #include "base/users/user_permits.h"
 #include "engine/executor.h"
-#include "pipeline/catalogue.h"
 #include "pipeline/one_batch.h"
+#include "pipeline/pipeline_version.h"
 
 namespace spdld::pipeline {
 

@@ -184,8 +184,8 @@ Result<bool> Attacher::take_place(const SessionPtr& session, delivery::AttachReq
   }
   if (!known) return false;
   // A job that goes on needs none of it: it may run an earlier text, with other variables.
-  const auto variant =
-      deps_.catalogue.variant(*base, request.vars, request.batch_size, peer, *asker);
+  const auto variant = deps_.catalogue.variant(
+      *base, {.vars = request.vars, .batch_size = request.batch_size, .reader = peer}, *asker);
   if (variant && !*variant) return false;
   const auto pipeline = variant.map([](const auto& there) { return *there; });
   SPDLD_ASSIGN(const std::optional<Readings> readings, claims_.readings_for(key, peer, *asker));
@@ -396,7 +396,7 @@ void Attacher::welcome(const Session& session) const {
        .epochs = job.max_epochs,
        .pipeline_version = phase.version(),
        .order_digest = phase.order_text(),
-       .pipeline = deps_.catalogue.name_for(connection.peer().uid, job.key.pipeline),
+       .pipeline = deps_.pipelines.name_for(connection.peer().uid, job.key.pipeline),
        .job = job.key.job,
        .warnings = std::move(warnings),
        .device = consumer.reads_on()});

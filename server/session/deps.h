@@ -18,6 +18,7 @@ namespace spdld::session {
 // The parts of the daemon that sessions work with; all outlive them.
 struct SessionsDeps {
   pipeline::Catalogue& catalogue;
+  pipeline::PipelineTable& pipelines = catalogue.table();
   engine::Executor& executor;
   delivery::ArenaPool& arenas;
   delivery::ArenaBudget& budget;

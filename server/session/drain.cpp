@@ -21,7 +21,7 @@ std::string since(const store::StoredDrain& drain) {
 }  // namespace
 
 Status Drain::check_admin(const job::Caller& caller, const std::string& what) const {
-  const TrustedUsers& trusted = deps_.catalogue.trusted();
+  const TrustedUsers& trusted = deps_.pipelines.trusted();
   if (trusted.is_admin(caller.uid)) return {};
   return Status(Code::kPermissionDenied, "only admins " + what + " the daemon, and " +
                                              trusted.who(caller.uid) +

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/catalogue.h"
+#include "pipeline/pipeline_version.h"
 #include "store/store.h"
 
 // The versions that a pipeline had, as rollbacks see them.

@@ -152,8 +152,9 @@ Result<JobPtr> JobRecords::make_job(job::JobKey key, const pipeline::PipelinePtr
 JobRecords::Opening JobRecords::opening(const job::JobKey& key, const Credentials& reader,
                                         const pipeline::ListingAsker& asker) {
   return [this, &key, &reader, &asker](const store::StoredPhase& kept) {
-    return deps_.catalogue.rebuild(job::owner_of(key.pipeline, kept.owner), kept.request,
-                                   kept.version, kept.batch_size, reader, asker);
+    return deps_.catalogue.rebuild(
+        job::owner_of(key.pipeline, kept.owner), kept.request,
+        {.version = kept.version, .batch_size = kept.batch_size, .reader = reader}, asker);
   };
 }
 

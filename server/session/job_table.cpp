@@ -36,11 +36,11 @@ SessionPtr JobTable::remove(std::uint64_t id) {
 }
 
 bool JobTable::visible(const job::Caller& caller, const job::JobKey& key) const {
-  return caller.uid == key.uid || deps_.catalogue.is_admin(caller.uid);
+  return caller.uid == key.uid || deps_.pipelines.is_admin(caller.uid);
 }
 
 std::optional<uid_t> JobTable::owner_seen_by(const job::Caller& caller) const {
-  if (deps_.catalogue.is_admin(caller.uid)) return std::nullopt;
+  if (deps_.pipelines.is_admin(caller.uid)) return std::nullopt;
   return caller.uid;
 }
 
@@ -64,7 +64,7 @@ Result<std::optional<job::JobKey>> JobTable::meant(const job::Caller& caller, co
   if (keys.size() == 1) return std::optional(keys.front());
   std::string names;
   for (const job::JobKey& key : keys)
-    names += (names.empty() ? "'" : ", '") + deps_.catalogue.name_for(caller.uid, key.pipeline) +
+    names += (names.empty() ? "'" : ", '") + deps_.pipelines.name_for(caller.uid, key.pipeline) +
              "' (uid " + std::to_string(key.uid) + ")";
   return error(Code::kInvalidArgument, "there are several jobs '" + name.job + "': " + names +
                                            "; say which with --pipeline, or as USER/" + name.job);
@@ -87,8 +87,8 @@ Result<JobPtr> JobTable::find_job(const job::Caller& caller, const JobName& name
                    (name.pipelines.empty()
                         ? ""
                         : " on pipeline '" +
-                              deps_.catalogue.name_for(caller.uid, name.pipelines.front()) + "'") +
-                   " that " + deps_.catalogue.trusted().who(caller.uid) +
+                              deps_.pipelines.name_for(caller.uid, name.pipelines.front()) + "'") +
+                   " that " + deps_.pipelines.trusted().who(caller.uid) +
                    " may see; 'spdlctl get jobs' lists those that run, and with --ended those that "
                    "have ended");
 }
@@ -137,7 +137,7 @@ bool JobTable::runs(const JobPtr& job) const {
 
 Status JobTable::check_room_for_job(uid_t uid) const {
   const std::size_t most = deps_.jobs_per_user;
-  if (deps_.catalogue.trusted().contains(uid)) return {};
+  if (deps_.pipelines.trusted().contains(uid)) return {};
   const auto theirs = [uid](const auto& job) { return job.first.uid == uid; };
   const auto jobs = static_cast<std::size_t>(std::count_if(jobs_.begin(), jobs_.end(), theirs) +
                                              std::count_if(broken_.begin(), broken_.end(), theirs));

@@ -76,7 +76,7 @@ Status Keeper::keep_brought(JobTable& table) {
   for (const auto& [pipeline, revision] : brought) {
     tried.insert(pipeline.id);
     // It was deleted, or applied anew, before it was written.
-    const pipeline::PipelinePtr now = deps_.catalogue.find(pipeline.id);
+    const pipeline::PipelinePtr now = deps_.pipelines.find(pipeline.id);
     if (now == nullptr || now->version != pipeline.version) continue;
     Status kept = deps_.store.put_pipeline(pipeline, revision);
     if (kept.ok()) continue;
@@ -182,7 +182,7 @@ Status Keeper::forget_ended_beyond_share(const Unkept& kept) {
     for (const auto& [key, job] : table_.jobs()) running.insert(key);
   }
   for (const uid_t uid : kept.ended_users) {
-    if (deps_.catalogue.trusted().contains(uid)) continue;
+    if (deps_.pipelines.trusted().contains(uid)) continue;
     SPDLD_ASSIGN(const std::size_t forgotten,
                  deps_.store.forget_ended(uid, deps_.jobs_per_user, running));
     if (forgotten > 0)

@@ -85,8 +85,8 @@ Result<std::vector<std::string>> NewPipelines::check(
     const job::Caller& caller, const pipeline::PipelinePtr& built, bool makes_batch,
     const pipeline::Catalogue::Progress& progress) {
   std::vector<std::string> nothing;
-  SPDLD_ASSIGN(const pipeline::PipelinePtr numbered, deps_.catalogue.numbered(caller.uid, built));
-  const pipeline::PipelinePtr current = deps_.catalogue.find(built->id());
+  SPDLD_ASSIGN(const pipeline::PipelinePtr numbered, deps_.pipelines.numbered(caller.uid, built));
+  const pipeline::PipelinePtr current = deps_.pipelines.find(built->id());
   if (current != nullptr && current->version == numbered->version) return nothing;
   SPDLD_TRY(check_fits(caller, *built->plan));
   SPDLD_ASSIGN(std::vector<std::string> warnings, check_fits_gpu(*built->plan));

@@ -43,9 +43,11 @@ Result<job::JobView> Operator::create_job(const job::Caller& caller, const JobRe
   SPDLD_TRY(check_job_name(request.job));
   SPDLD_TRY(drain_.check_create(request.job));
   SPDLD_ASSIGN(const pipeline::PipelinePtr base,
-               deps_.catalogue.named(caller.uid, request.pipeline));
+               deps_.pipelines.named(caller.uid, request.pipeline));
+  const pipeline::Variation variation{
+      .vars = request.vars, .batch_size = request.batch_size, .reader = caller};
   SPDLD_ASSIGN(const pipeline::PipelinePtr pipeline,
-               deps_.catalogue.variant(base, request.vars, request.batch_size, caller, progress));
+               deps_.catalogue.variant(base, variation, progress));
   const job::JobKey key{.uid = caller.uid, .job = request.job, .pipeline = pipeline->id()};
 
   MutexLock writing(table_.records());
@@ -57,7 +59,7 @@ Result<job::JobView> Operator::create_job(const job::Caller& caller, const JobRe
     MutexLock lock(table_.mutex());
     if (table_.jobs().contains(key))
       return error(Code::kAlreadyExists, "job '" + key.job + "' on pipeline '" +
-                                             deps_.catalogue.name_for(caller.uid, key.pipeline) +
+                                             deps_.pipelines.name_for(caller.uid, key.pipeline) +
                                              "' is there already: 'spdlctl delete job " + key.job +
                                              "' removes it");
     SPDLD_TRY(table_.check_room_for_job(key.uid));
@@ -386,7 +388,7 @@ Status Operator::evict(const job::Caller& caller, std::uint64_t id, const std::s
   if (found == table_.sessions().end() || found->second->closed || found->second->job == nullptr ||
       !table_.visible(caller, *found->second->job))
     return Status(Code::kNotFound, "there is no session " + std::to_string(id) + " that " +
-                                       deps_.catalogue.trusted().who(caller.uid) +
+                                       deps_.pipelines.trusted().who(caller.uid) +
                                        " may end; 'spdlctl get sessions' lists what there is");
   const std::string by =
       "uid " + std::to_string(caller.uid) + (reason.empty() ? "" : ": " + reason);

@@ -43,17 +43,16 @@ pipeline::Asked<pipeline::PipelinePtr> PipelineFinder::find(const SessionPtr& se
                                                             const pipeline::ListingAsker& asker) {
   if (!request.pipeline_yaml.empty()) return brought_by(session, request, asker);
   const uid_t uid = session->connection->peer().uid;
-  const pipeline::Catalogue& catalogue = deps_.catalogue;
-  SPDLD_ASSIGN(const auto known, catalogue.known_ids(uid, request.pipeline));
+  SPDLD_ASSIGN(const auto known, deps_.pipelines.known_ids(uid, request.pipeline));
   if (known.size() < 2) return named(session, request);
   SPDLD_ASSIGN(const auto of_job, pipeline_of_job(known, uid, request));
-  return catalogue.get(of_job.value_or(known.front()), uid, request.pipeline);
+  return deps_.pipelines.get(of_job.value_or(known.front()), uid, request.pipeline);
 }
 
 pipeline::Asked<pipeline::PipelinePtr> PipelineFinder::named(
     const SessionPtr& session, const delivery::AttachRequest& request) {
   MutexLock lock(table_.mutex());
-  auto found = deps_.catalogue.named(session->connection->peer().uid, request.pipeline);
+  auto found = deps_.pipelines.named(session->connection->peer().uid, request.pipeline);
   if (found || found.error().code() != Code::kNotFound || session->closed || !deps_.files_pending())
     return found;
   session->connection->send_progress(
@@ -90,9 +89,8 @@ pipeline::Asked<pipeline::PipelinePtr> PipelineFinder::known(const job::ApplyReq
                                                              uid_t uid,
                                                              delivery::AttachRequest& request,
                                                              const pipeline::ListingAsker& asker) {
-  const pipeline::Catalogue& catalogue = deps_.catalogue;
-  SPDLD_ASSIGN(const auto ids, catalogue.ids(uid, text.name));
-  SPDLD_ASSIGN(const auto known, catalogue.known_ids(uid, text.name));
+  SPDLD_ASSIGN(const auto ids, deps_.pipelines.ids(uid, text.name));
+  SPDLD_ASSIGN(const auto known, deps_.pipelines.known_ids(uid, text.name));
   SPDLD_ASSIGN(const auto of_job, pipeline_of_job(ids, uid, request));
   if (!of_job && known.empty()) return pipeline::PipelinePtr();
   // It is listed anew; a rank that comes to a job that runs, or that goes on, takes what that has.
@@ -101,7 +99,7 @@ pipeline::Asked<pipeline::PipelinePtr> PipelineFinder::known(const job::ApplyReq
   const std::string id = of_job.value_or(known.empty() ? std::string() : known.front());
   // Its job's record is complete without it.
   if (std::find(known.begin(), known.end(), id) == known.end()) return pipeline::PipelinePtr();
-  SPDLD_ASSIGN(pipeline::PipelinePtr base, catalogue.get(id, uid, text.name));
+  SPDLD_ASSIGN(pipeline::PipelinePtr base, deps_.pipelines.get(id, uid, text.name));
   // What was applied counts, whatever has come to its directories or gone from them since.
   if (base->text_digest() == text.digest) return base;
   job::ApplyRequest as_applied = submitted;
@@ -115,11 +113,12 @@ pipeline::Asked<pipeline::PipelinePtr> PipelineFinder::known(const job::ApplyReq
     return base;
   }
   // A user's text of a shared one's name becomes the user's own.
-  if (!of_job && job::is_shared(id) && !catalogue.is_admin(uid)) return pipeline::PipelinePtr();
+  if (!of_job && job::is_shared(id) && !deps_.pipelines.is_admin(uid))
+    return pipeline::PipelinePtr();
   // Who was here before brings what it began with, and an operator may have changed it since.
   if (request.reconnect) return base;
   if (may_replace(id, request)) return pipeline::PipelinePtr();
-  const std::string name = catalogue.name_for(uid, id);
+  const std::string name = deps_.pipelines.name_for(uid, id);
   const std::string has = job::is_shared(id) ? "the daemon" : "uid " + std::to_string(uid);
   return error(Code::kAlreadyExists,
                has + " has a pipeline '" + name + "' (version " + std::to_string(base->version) +
@@ -135,7 +134,6 @@ pipeline::Asked<pipeline::PipelinePtr> PipelineFinder::brought_by(
     const pipeline::ListingAsker& asker) {
   const delivery::AttachRequest whole = request;
   const uid_t uid = session->connection->peer().uid;
-  pipeline::Catalogue& catalogue = deps_.catalogue;
   job::ApplyRequest submitted;
   submitted.yaml = request.pipeline_yaml;
   submitted.file = request.pipeline_file;
@@ -148,22 +146,22 @@ pipeline::Asked<pipeline::PipelinePtr> PipelineFinder::brought_by(
     if (session->replaced) return *session->replaced;
   }
   SPDLD_ASSIGN(const std::optional<pipeline::PipelineText> text,
-               catalogue.text_of(uid, submitted, asker));
+               deps_.catalogue.text_of(uid, submitted, asker));
   if (!text) return std::optional<pipeline::PipelinePtr>();
   const auto known = this->known(submitted, *text, uid, request, asker);
   if (!known || !*known || **known != nullptr) return known;
-  const job::PipelineOwner owner = catalogue.owner_for(uid);
-  const pipeline::PipelinePtr before = catalogue.find(pipeline_id(owner, text->name));
+  const job::PipelineOwner owner = deps_.pipelines.owner_for(uid);
+  const pipeline::PipelinePtr before = deps_.pipelines.find(pipeline_id(owner, text->name));
   if (before != nullptr) submitted.from_loader = before->request.from_loader;
   // While it is listed, others may apply or bring it: all begins anew then.
   SPDLD_ASSIGN(const std::optional<pipeline::PipelinePtr> made,
-               catalogue.build(owner, submitted, asker));
+               deps_.catalogue.build(owner, submitted, asker));
   if (!made) return made;
   const pipeline::PipelinePtr& built = *made;
   if (before != nullptr && request.replace != delivery::Replace::kNever)
     return replace_slowly(session, whole, built);
   SPDLD_TRY(make_room_for_brought(uid));
-  SPDLD_ASSIGN(const pipeline::PipelinePtr put, catalogue.put_first(uid, built));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr put, deps_.pipelines.put_first(uid, built));
   keeper_.brought(*put, uid);
   log::info({.pipeline = put->id(), .uid = uid},
             "pipeline '{}' version {}: {}, brought by a loader", put->id(), put->version,
@@ -207,10 +205,9 @@ pipeline::Asked<pipeline::PipelinePtr> PipelineFinder::replace_slowly(
 }
 
 Status PipelineFinder::make_room_for_brought(uid_t uid) {
-  pipeline::Catalogue& catalogue = deps_.catalogue;
-  if (catalogue.trusted().contains(uid)) return {};
-  const std::size_t most = catalogue.pipelines_per_user();
-  std::vector<pipeline::PipelinePtr> brought = catalogue.all();
+  if (deps_.pipelines.trusted().contains(uid)) return {};
+  const std::size_t most = deps_.pipelines.pipelines_per_user();
+  std::vector<pipeline::PipelinePtr> brought = deps_.pipelines.all();
   std::erase_if(brought, [uid](const pipeline::PipelinePtr& pipeline) {
     return pipeline->owner != job::PipelineOwner{.uid = uid, .shared = false} ||
            !pipeline->request.from_loader;
@@ -230,7 +227,7 @@ Status PipelineFinder::make_room_for_brought(uid_t uid) {
   (void)keeper_.keep_brought(table_);
   if (Status removed = deps_.store.remove_pipeline(id); !removed.ok())
     spdlog::warn("{}; a restart would bring pipeline '{}' back", removed.message(), id);
-  SPDLD_TRY(catalogue.remove(uid, id));
+  SPDLD_TRY(deps_.pipelines.remove(uid, id));
   log::info({.pipeline = id, .uid = uid},
             "pipeline '{}', which a loader brought and no job runs, gives way to another one", id);
   return {};

@@ -105,12 +105,13 @@ Result<pipeline::PipelinePtr> SessionService::build(const job::Caller& caller,
                                                     job::ApplyRequest request,
                                                     const pipeline::Catalogue::Progress& progress) {
   request.reader = caller;
-  return catalogue_.build(catalogue_.owner_for(caller.uid), request, progress);
+  return catalogue_.build(pipelines_.owner_for(caller.uid), request, progress);
 }
 
 SessionService::SessionService(Sessions& sessions, Facts facts)
     : sessions_(sessions),
       catalogue_(sessions.deps().catalogue),
+      pipelines_(sessions.deps().pipelines),
       facts_(std::move(facts)),
       started_(sessions.deps().clock.now()) {}
 
@@ -128,14 +129,14 @@ void SessionService::restore_one(const store::StoredPipeline& stored) {
     warn("pipeline '" + stored.id + "' was not restored: " + why.message());
     // What it was applied with must not give way to what is there now.
     if (!stored.request.dataset.empty())
-      catalogue_.put_lost(
+      pipelines_.put_lost(
           stored.id, stored.owner, stored.version,
           why.with_context("pipeline '" + stored.id + "' was applied, and cannot be opened again"));
   };
   auto built = catalogue_.recall(job::owner_of(stored.id, stored.owner), stored.request,
                                  {.version = stored.version});
   if (!built) return failed(built.error());
-  const auto put = catalogue_.put(stored.owner, std::move(*built), stored.version);
+  const auto put = pipelines_.put(stored.owner, *built, stored.version);
   if (!put) return failed(put.error());
   log::info({.pipeline = stored.id}, "pipeline '{}' version {} restored: {}", stored.id,
             (*put)->version, counted((*put)->source->size(), "item"));
@@ -193,7 +194,7 @@ Status SessionService::apply_file(const std::string& file) {
   request.reader = self;
   SPDLD_ASSIGN(const pipeline::PipelineText text, catalogue_.text_of(owner.uid, request, nullptr));
   store::Store& store = sessions_.deps().store;
-  const bool known = catalogue_.find(text.name) != nullptr || catalogue_.is_lost(text.name);
+  const bool known = pipelines_.has(text.name);
   const auto applied = store.file_digest(file);
   if (known && !applied) return applied.error();
   if (known && *applied == text.digest) return {};
@@ -201,7 +202,7 @@ Status SessionService::apply_file(const std::string& file) {
   auto done = sessions_.swaps().change(self, built, "from " + file, std::nullopt, nullptr);
   if (done) return store.put_file(file, text.digest);
   // It can be read at each start, whatever can be kept; the next one is to apply it again.
-  SPDLD_ASSIGN(const pipeline::PipelinePtr put, catalogue_.put(self.uid, built));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr put, pipelines_.put(self.uid, built));
   Status kept = store.put_file(file, {});
   return kept.with_context("pipeline '" + put->id() + "' is applied until the daemon restarts");
 }
@@ -210,7 +211,7 @@ PipelineView SessionService::view(const job::Caller& caller,
                                   const pipeline::PipelineVersion& pipeline) const {
   std::uint32_t jobs = 0;
   for (const auto& [version, running] : sessions_.table().jobs_on(pipeline.id())) jobs += running;
-  return {.name = catalogue_.name_for(caller.uid, pipeline.id()),
+  return {.name = pipelines_.name_for(caller.uid, pipeline.id()),
           .version = pipeline.version,
           .owner = pipeline.owner.uid,
           .state = "ready",
@@ -253,7 +254,7 @@ Result<PipelineView> SessionService::apply(const job::Caller& caller,
   const std::string no_step = engine::no_step_text(*built->plan, built->source->size(), 1);
   if (!no_step.empty()) found.push_back("pipeline '" + built->name() + "': " + no_step);
   if (request.dry_run) {
-    SPDLD_ASSIGN(const pipeline::PipelinePtr numbered, catalogue_.numbered(caller.uid, built));
+    SPDLD_ASSIGN(const pipeline::PipelinePtr numbered, pipelines_.numbered(caller.uid, built));
     PipelineView would = view(caller, *numbered);
     would.warnings.insert(would.warnings.end(), found.begin(), found.end());
     return would;
@@ -310,56 +311,56 @@ Result<pipeline::PreviewView> SessionService::preview(const job::Caller& caller,
 }
 
 Result<PipelineView> SessionService::pipeline(const job::Caller& caller, std::string_view name) {
-  SPDLD_ASSIGN(const pipeline::PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr found, pipelines_.named(caller.uid, std::string(name)));
   return view(caller, *found);
 }
 
 std::vector<PipelineView> SessionService::pipelines(const job::Caller& caller) {
   std::vector<PipelineView> views;
-  for (const pipeline::PipelinePtr& pipeline : catalogue_.visible_to(caller.uid))
+  for (const pipeline::PipelinePtr& pipeline : pipelines_.visible_to(caller.uid))
     views.push_back(view(caller, *pipeline));
   return views;
 }
 
 Result<std::string> SessionService::pipeline_text(const job::Caller& caller,
                                                   std::string_view name) {
-  SPDLD_ASSIGN(const pipeline::PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr found, pipelines_.named(caller.uid, std::string(name)));
   return found->request.yaml;
 }
 
 Result<ClassesView> SessionService::classes(const job::Caller& caller, std::string_view name,
                                             const Progress& progress) {
-  SPDLD_ASSIGN(const pipeline::PipelinePtr found, catalogue_.named(caller.uid, std::string(name)));
+  SPDLD_ASSIGN(const pipeline::PipelinePtr found, pipelines_.named(caller.uid, std::string(name)));
   // They are names of directories or lines of a file, which the caller must be allowed to read.
   SPDLD_ASSIGN(const pipeline::PipelinePtr readable,
-               catalogue_.variant(found, {}, std::nullopt, caller, listing_progress(progress)));
+               catalogue_.variant(found, {.reader = caller}, listing_progress(progress)));
   const std::span<const std::int64_t> ids = readable->source->category_ids();
   return ClassesView{.names = readable->source->classes(),
                      .category_ids = {ids.begin(), ids.end()}};
 }
 
 Status SessionService::delete_pipeline(const job::Caller& caller, std::string_view name) {
-  SPDLD_ASSIGN(const std::string id, catalogue_.resolve(caller.uid, std::string(name)));
-  SPDLD_TRY(catalogue_.check_remove(caller.uid, id));
+  SPDLD_ASSIGN(const std::string id, pipelines_.resolve(caller.uid, std::string(name)));
+  SPDLD_TRY(pipelines_.check_remove(caller.uid, id));
   std::uint32_t jobs = 0;
   for (const auto& [version, running] : sessions_.table().jobs_on(id)) jobs += running;
   if (jobs > 0)
     return Status(Code::kFailedPrecondition,
-                  "pipeline '" + catalogue_.name_for(caller.uid, id) + "' is run by " +
+                  "pipeline '" + pipelines_.name_for(caller.uid, id) + "' is run by " +
                       counted(jobs, "job") + ": delete " +
                       (jobs == 1 ? "it or let it" : "them or let them") + " end first");
   JobTable& table = sessions_.table();
   MutexLock writing(table.records());
   (void)sessions_.keeper().keep_brought(table);
   SPDLD_TRY(sessions_.deps().store.remove_pipeline(id));
-  SPDLD_TRY(catalogue_.remove(caller.uid, id));
+  SPDLD_TRY(pipelines_.remove(caller.uid, id));
   log::info({.pipeline = id, .uid = caller.uid}, "pipeline '{}' deleted by uid {}", id, caller.uid);
   return {};
 }
 
 SwapView SessionService::view(const job::Caller& caller, const Swap& swap) const {
   return {.pipeline = view(caller, *swap.pipeline),
-          .jobs = shown_to(catalogue_, caller, swap.jobs),
+          .jobs = shown_to(pipelines_, caller, swap.jobs),
           .unchanged = swap.unchanged};
 }
 
@@ -383,7 +384,7 @@ Result<SwapView> SessionService::swap(const job::Caller& caller, const job::Appl
 Result<std::vector<RevisionView>> SessionService::history(const job::Caller& caller,
                                                           std::string_view pipeline) {
   SPDLD_ASSIGN(const pipeline::PipelinePtr current,
-               catalogue_.named(caller.uid, std::string(pipeline)));
+               pipelines_.named(caller.uid, std::string(pipeline)));
   SPDLD_ASSIGN(const std::vector<store::StoredRevision> revisions,
                sessions_.deps().store.history(current->id()));
   const auto jobs = sessions_.table().jobs_on(current->id());
@@ -406,10 +407,10 @@ Result<SwapView> SessionService::rollback(const job::Caller& caller, std::string
                                           const std::optional<SwapRequest>& jobs,
                                           const Progress& progress) {
   SPDLD_ASSIGN(const pipeline::PipelinePtr current,
-               catalogue_.named(caller.uid, std::string(pipeline)));
+               pipelines_.named(caller.uid, std::string(pipeline)));
   SPDLD_ASSIGN(const std::vector<store::StoredRevision> revisions,
                sessions_.deps().store.history(current->id()));
-  const std::string name = catalogue_.name_for(caller.uid, current->id());
+  const std::string name = pipelines_.name_for(caller.uid, current->id());
   const store::StoredRevision* target = nullptr;
   if (version) {
     target = find_revision(revisions, *version);
@@ -446,18 +447,18 @@ Result<JobName> SessionService::job_name(const job::Caller& caller, std::string_
                                          std::string_view pipeline) const {
   JobName name{.job = std::string(job)};
   const std::size_t slash = name.job.find('/');
-  if (slash != std::string::npos && catalogue_.is_admin(caller.uid)) {
+  if (slash != std::string::npos && pipelines_.is_admin(caller.uid)) {
     if (const auto user = find_user(name.job.substr(0, slash)))
       name.of_user = {.uid = *user, .job = name.job.substr(slash + 1)};
   }
   if (pipeline.empty()) return name;
   const std::string text(pipeline);
-  SPDLD_ASSIGN(name.pipelines, catalogue_.known_ids(caller.uid, text));
+  SPDLD_ASSIGN(name.pipelines, pipelines_.known_ids(caller.uid, text));
   // As everywhere, one's own pipeline hides the shared one; a job may outlive its pipeline.
   if (!name.pipelines.empty()) {
     name.pipelines.resize(1);
   } else {
-    SPDLD_ASSIGN(name.pipelines, catalogue_.ids(caller.uid, text));
+    SPDLD_ASSIGN(name.pipelines, pipelines_.ids(caller.uid, text));
   }
   return name;
 }
@@ -465,18 +466,18 @@ Result<JobName> SessionService::job_name(const job::Caller& caller, std::string_
 Result<job::JobView> SessionService::create_job(const job::Caller& caller,
                                                 const JobRequest& request,
                                                 const Progress& progress) {
-  return shown_to(catalogue_, caller,
+  return shown_to(pipelines_, caller,
                   sessions_.operate().create_job(caller, request, listing_progress(progress)));
 }
 
 Result<job::JobView> SessionService::job(const job::Caller& caller, std::string_view job,
                                          std::string_view pipeline) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
-  return shown_to(catalogue_, caller, sessions_.reports().job(caller, name));
+  return shown_to(pipelines_, caller, sessions_.reports().job(caller, name));
 }
 
 std::vector<job::JobView> SessionService::jobs(const job::Caller& caller) {
-  return shown_to(catalogue_, caller, sessions_.reports().jobs(caller));
+  return shown_to(pipelines_, caller, sessions_.reports().jobs(caller));
 }
 
 std::vector<job::JobView> SessionService::ended_jobs(const job::Caller& caller) {
@@ -485,51 +486,51 @@ std::vector<job::JobView> SessionService::ended_jobs(const job::Caller& caller) 
     views.push_back(std::move(end.view));
     views.back().end = std::move(end.end);
   }
-  return shown_to(catalogue_, caller, std::move(views));
+  return shown_to(pipelines_, caller, std::move(views));
 }
 
 Result<job::JobView> SessionService::advance_epoch(const job::Caller& caller, std::string_view job,
                                                    std::string_view pipeline,
                                                    std::optional<std::uint64_t> to) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
-  return shown_to(catalogue_, caller, sessions_.operate().advance_epoch(caller, name, to));
+  return shown_to(pipelines_, caller, sessions_.operate().advance_epoch(caller, name, to));
 }
 
 Result<job::JobView> SessionService::seek(const job::Caller& caller, std::string_view job,
                                           std::string_view pipeline, std::uint64_t epoch,
                                           std::uint64_t step) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
-  return shown_to(catalogue_, caller, sessions_.operate().seek_job(caller, name, {epoch, step}));
+  return shown_to(pipelines_, caller, sessions_.operate().seek_job(caller, name, {epoch, step}));
 }
 
 Result<job::JobView> SessionService::resize_job(const job::Caller& caller, std::string_view job,
                                                 std::string_view pipeline,
                                                 std::uint32_t num_shards) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
-  return shown_to(catalogue_, caller, sessions_.operate().resize_job(caller, name, num_shards));
+  return shown_to(pipelines_, caller, sessions_.operate().resize_job(caller, name, num_shards));
 }
 
 Result<job::JobView> SessionService::skip(const job::Caller& caller, std::string_view job,
                                           std::string_view pipeline, std::uint64_t steps) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
-  return shown_to(catalogue_, caller, sessions_.operate().skip_steps(caller, name, steps));
+  return shown_to(pipelines_, caller, sessions_.operate().skip_steps(caller, name, steps));
 }
 
 Result<job::JobView> SessionService::limit_job(const job::Caller& caller, std::string_view job,
                                                std::string_view pipeline,
                                                const LimitChange& change) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
-  return shown_to(catalogue_, caller, sessions_.operate().limit_job(caller, name, change));
+  return shown_to(pipelines_, caller, sessions_.operate().limit_job(caller, name, change));
 }
 
 Result<DeletedJob> SessionService::delete_job(const job::Caller& caller, std::string_view job,
                                               std::string_view pipeline) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
-  return shown_to(catalogue_, caller, sessions_.operate().delete_job(caller, name));
+  return shown_to(pipelines_, caller, sessions_.operate().delete_job(caller, name));
 }
 
 std::vector<SessionView> SessionService::sessions(const job::Caller& caller) {
-  return shown_to(catalogue_, caller, sessions_.reports().sessions(caller));
+  return shown_to(pipelines_, caller, sessions_.reports().sessions(caller));
 }
 
 Status SessionService::evict(const job::Caller& caller, std::uint64_t session,
@@ -538,7 +539,7 @@ Status SessionService::evict(const job::Caller& caller, std::uint64_t session,
 }
 
 std::vector<job::StageView> SessionService::stages(const job::Caller& caller) {
-  return shown_to(catalogue_, caller, sessions_.reports().stages(caller));
+  return shown_to(pipelines_, caller, sessions_.reports().stages(caller));
 }
 
 std::vector<job::StageView> SessionService::ended_stages(const job::Caller& caller) {
@@ -546,12 +547,12 @@ std::vector<job::StageView> SessionService::ended_stages(const job::Caller& call
   for (store::StoredEnd& end : sessions_.reports().ended(caller)) {
     for (job::StageView& stage : end.stages) views.push_back(std::move(stage));
   }
-  return shown_to(catalogue_, caller, std::move(views));
+  return shown_to(pipelines_, caller, std::move(views));
 }
 
 std::vector<FailureView> SessionService::failures(const job::Caller& caller,
                                                   const std::string& job) {
-  return shown_to(catalogue_, caller, sessions_.reports().failures(caller, job));
+  return shown_to(pipelines_, caller, sessions_.reports().failures(caller, job));
 }
 
 DataPlaneView SessionService::data_plane() const {
@@ -600,7 +601,7 @@ DaemonView SessionService::daemon(const job::Caller& caller) {
                   .arena_note = note_of(deps.arena_kind),
                   .sessions = totals.sessions,
                   .jobs = totals.jobs,
-                  .pipelines = static_cast<std::uint32_t>(catalogue_.all().size()),
+                  .pipelines = static_cast<std::uint32_t>(pipelines_.all().size()),
                   .batches = totals.batches,
                   .rows = totals.rows,
                   .batches_per_s = totals.batches_per_s,
@@ -638,12 +639,12 @@ std::vector<UserView> SessionService::users(const job::Caller& caller,
   }
   for (const auto& [uid, taken] : catalogue_.listings().users())
     users[shown_uid(uid)].listings.used += static_cast<std::uint64_t>(taken);
-  if (const BufferMemory* const buffers = catalogue_.buffers()) {
+  if (const BufferMemory* const buffers = catalogue_.options().buffers.get()) {
     for (const auto& [uid, bytes] : buffers->used()) users[shown_uid(uid)].file_bytes.used += bytes;
   }
-  for (const auto& [uid, bytes] : catalogue_.listing_memory().used())
+  for (const auto& [uid, bytes] : catalogue_.options().memory->used())
     users[shown_uid(uid)].listing_bytes.used += bytes;
-  for (const auto& [uid, applied] : catalogue_.applied_by_users())
+  for (const auto& [uid, applied] : pipelines_.applied_by_users())
     users[uid].pipelines.used = applied;
   const SessionsDeps& deps = sessions_.deps();
   for (const auto& [uid, bytes] : deps.budget.used_by_users()) users[uid].arena_bytes.used = bytes;
@@ -653,15 +654,15 @@ std::vector<UserView> SessionService::users(const job::Caller& caller,
 
   std::vector<UserView> views;
   for (auto& [uid, user] : users) {
-    if (uid != caller.uid && !catalogue_.is_admin(caller.uid)) continue;
+    if (uid != caller.uid && !pipelines_.is_admin(caller.uid)) continue;
     user.uid = uid;
     user.arena_bytes.limit = deps.budget.share_bytes(uid);
-    if (const BufferMemory* const buffers = catalogue_.buffers())
+    if (const BufferMemory* const buffers = catalogue_.options().buffers.get())
       user.file_bytes.limit = buffers->limit();
-    user.listing_bytes.limit = catalogue_.listing_memory().limit(uid);
+    user.listing_bytes.limit = catalogue_.options().memory->limit(uid);
     user.listings.limit = static_cast<std::uint64_t>(catalogue_.listings().most_per_user());
-    if (!catalogue_.trusted().contains(uid)) {
-      user.pipelines.limit = catalogue_.pipelines_per_user();
+    if (!pipelines_.trusted().contains(uid)) {
+      user.pipelines.limit = pipelines_.pipelines_per_user();
       user.jobs.limit = deps.jobs_per_user;
     }
     if (data != nullptr) {

@@ -113,6 +113,7 @@ class SessionService final : public Service {
 
   Sessions& sessions_;
   pipeline::Catalogue& catalogue_;
+  pipeline::PipelineTable& pipelines_;
   const Facts facts_;
   std::atomic<const delivery::DataServer*> data_ = nullptr;
   const std::chrono::nanoseconds started_;

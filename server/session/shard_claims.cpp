@@ -108,7 +108,7 @@ pipeline::Asked<Readings> ShardClaims::readings_for(const job::JobKey& key,
   std::map<pipeline::PhasePtr, pipeline::PipelinePtr> pipelines;
   for (const pipeline::PhasePtr& phase : phases) {
     SPDLD_ASSIGN(const std::optional<pipeline::PipelinePtr> pipeline,
-                 deps_.catalogue.variant(phase->pipeline, {}, std::nullopt, reader, asker));
+                 deps_.catalogue.variant(phase->pipeline, {.reader = reader}, asker));
     if (!pipeline) return std::optional<Readings>();
     if (*pipeline != phase->pipeline || phase->closed) pipelines.emplace(phase, *pipeline);
   }
@@ -129,7 +129,7 @@ pipeline::Asked<Readings> ShardClaims::readings_for(const job::JobKey& key,
 Status ShardClaims::check_reader(const Job& job, const Credentials& reader,
                                  const Readings& readings, bool alone) const {
   const Credentials of_job = job.state.plan->last_phase()->reader();
-  const Credentials as = deps_.catalogue.normalized(reader);
+  const Credentials as = deps_.catalogue.options().access.normalized(reader);
   const std::vector<pipeline::PhasePtr> phases = job.phases();
   const auto is_theirs = [&as](const pipeline::PhasePtr& phase) {
     return phase->reader() == as && !phase->closed;

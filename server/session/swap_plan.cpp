@@ -42,9 +42,10 @@ Result<pipeline::PipelinePtr> SwapPlanner::variant_for(
     std::optional<std::uint64_t> batch_size, const Credentials& reader,
     const pipeline::Catalogue::Progress& progress, pipeline::VariantFiles files) {
   // The others are in the pipeline's own request.
-  std::map<std::string, std::string> counting = vars.own;
-  for (const std::string& name : vars.overrides) counting.erase(name);
-  return deps_.catalogue.variant(pipeline, counting, batch_size, reader, progress, files);
+  pipeline::Variation counting{
+      .vars = vars.own, .batch_size = batch_size, .reader = reader, .files = files};
+  for (const std::string& name : vars.overrides) counting.vars.erase(name);
+  return deps_.catalogue.variant(pipeline, counting, progress);
 }
 
 std::vector<StayingJob> SwapPlanner::staying(const job::Caller& caller,
@@ -173,7 +174,7 @@ Result<std::vector<PlannedSwap>> SwapPlanner::plan(const job::Caller& caller,
         return error(Code::kPermissionDenied,
                      "job '" + request.job + "' runs the shared pipeline '" + pipeline->name() +
                          "', which admins change, and " +
-                         deps_.catalogue.trusted().who(caller.uid) +
+                         deps_.pipelines.trusted().who(caller.uid) +
                          " is not in access.admins: ask one, or change the job's own variables "
                          "from its ranks "
                          "(Loader.apply)");

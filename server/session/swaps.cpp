@@ -176,21 +176,21 @@ Result<Swaps::Planned> Swaps::plan(const job::Caller& caller, const pipeline::Pi
                                    const std::optional<SwapRequest>& jobs,
                                    const pipeline::Catalogue::Progress& progress) {
   Planned planned{.caller = caller.uid, .pipeline = nullptr, .swaps = {}};
-  SPDLD_ASSIGN(planned.pipeline, deps_.catalogue.numbered(caller.uid, built));
+  SPDLD_ASSIGN(planned.pipeline, deps_.pipelines.numbered(caller.uid, built));
   if (!jobs) return planned;
   SPDLD_ASSIGN(planned.swaps, planner_.plan(caller, planned.pipeline, *jobs, progress));
   return planned;
 }
 
 bool Swaps::is_current(const pipeline::PipelineVersion& pipeline) const {
-  const pipeline::PipelinePtr current = deps_.catalogue.find(pipeline.id());
+  const pipeline::PipelinePtr current = deps_.pipelines.find(pipeline.id());
   return current != nullptr && current->version == pipeline.version;
 }
 
 Status Swaps::check_planned(const Planned& planned) const {
   const pipeline::PipelineVersion& pipeline = *planned.pipeline;
   SPDLD_ASSIGN(const pipeline::PipelinePtr now,
-               deps_.catalogue.numbered(planned.caller, planned.pipeline, pipeline.version));
+               deps_.pipelines.numbered(planned.caller, planned.pipeline, pipeline.version));
   if (now->version == pipeline.version) return {};
   return Status(Code::kAborted, "pipeline '" + pipeline.id() + "' has become version " +
                                     std::to_string(now->version - 1) +
@@ -207,7 +207,7 @@ Status Swaps::put(const Planned& planned, const std::string& note,
   SPDLD_TRY(deps_.store.put_pipeline(
       stored_pipeline(pipeline), stored_revision(pipeline, shown_uid(planned.caller), note), jobs));
   unchanged = is_current(pipeline);
-  const auto put = deps_.catalogue.put(planned.caller, planned.pipeline, pipeline.version);
+  const auto put = deps_.pipelines.put(planned.caller, planned.pipeline, pipeline.version);
   return put ? Status() : put.error();
 }
 
@@ -224,7 +224,7 @@ Result<Swap> Swaps::carry_out(Planned& planned, const SwapAt& at, const std::str
         dropped = drop && planned.swaps.front().drops();
         if (!dropped) return put(planned, note, jobs, unchanged);
         (void)keeper_.keep_brought(table_);
-        current = deps_.catalogue.find(id);
+        current = deps_.pipelines.find(id);
         if (current == nullptr) return {Code::kAborted, "it was deleted meanwhile"};
         const pipeline::Phase& base = *planned.swaps.front().base;
         takes_back =
@@ -237,7 +237,7 @@ Result<Swap> Swaps::carry_out(Planned& planned, const SwapAt& at, const std::str
   if (!kept.ok())
     return tl::unexpected<Status>(
         kept.with_context("pipeline '" + id + "' and its jobs stay as they are"));
-  if (takes_back) deps_.catalogue.take_back(current);
+  if (takes_back) deps_.pipelines.take_back(current);
   Swap done = outcome(planned);
   done.pipeline = current;
   done.unchanged = unchanged;
@@ -308,8 +308,8 @@ Result<pipeline::PipelinePtr> Swaps::before_apply(const Planned& planned,
       revisions.back().note != applied_for(*swap.job))
     return pipeline::PipelinePtr();
   const store::StoredRevision& earlier = revisions[revisions.size() - 2];
-  return deps_.catalogue.rebuild(planned.pipeline->owner, earlier.request, earlier.version,
-                                 std::nullopt, std::nullopt, progress);
+  return deps_.catalogue.rebuild(planned.pipeline->owner, earlier.request,
+                                 {.version = earlier.version}, progress);
 }
 
 Result<Swap> Swaps::ask(const job::Caller& caller, const pipeline::PipelinePtr& built,

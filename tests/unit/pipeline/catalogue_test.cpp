@@ -28,9 +28,8 @@ class CatalogueTest : public ::testing::Test {
   }
   void restart() {
     catalogue_ = nullptr;
-    catalogue_ = std::make_unique<Catalogue>(
-        CatalogueOptions{.state_dir = files_.path("state"), .access = {}, .admins = {}},
-        engine::builtin_ops(), io_, caches_);
+    catalogue_ = std::make_unique<Catalogue>(CatalogueOptions{.state_dir = files_.path("state")},
+                                             engine::builtin_ops(), io_, caches_);
   }
   job::ApplyRequest request(const std::string& more = "") const {
     job::ApplyRequest request;
@@ -48,7 +47,7 @@ class CatalogueTest : public ::testing::Test {
     return built ? *built : nullptr;
   }
   PipelinePtr put(const PipelinePtr& pipeline) {
-    auto put = catalogue_->put(owner_.uid, pipeline);
+    auto put = catalogue_->table().put(owner_.uid, pipeline);
     EXPECT_TRUE(put) << put.error().message();
     return put ? *put : nullptr;
   }
@@ -60,7 +59,7 @@ class CatalogueTest : public ::testing::Test {
     return recalled ? put(*recalled) : nullptr;
   }
   Asked<PipelinePtr> variant(const PipelinePtr& base, Asking& asking) {
-    return catalogue_->variant(base, {}, std::nullopt, Credentials::own(), asking.asker());
+    return catalogue_->variant(base, {.reader = Credentials::own()}, asking.asker());
   }
   // Asks until there is an answer.
   PipelinePtr opened(const PipelinePtr& base, Asking& asking) {
@@ -101,7 +100,7 @@ TEST_F(CatalogueTest, AClosedPipelineIsOpenedForWhoAsksForIt) {
   ASSERT_NE(open, nullptr);
   EXPECT_FALSE(open->closed);
   EXPECT_EQ(open->source->uri(0), "0.bin");
-  EXPECT_EQ(catalogue_->find("p"), open);
+  EXPECT_EQ(catalogue_->table().find("p"), open);
   Asking later;
   const auto at_once = variant(back, later);
   ASSERT_TRUE(at_once && *at_once);
@@ -110,7 +109,8 @@ TEST_F(CatalogueTest, AClosedPipelineIsOpenedForWhoAsksForIt) {
 
 TEST_F(CatalogueTest, AVariantComesBackWithItsBatchSizeBesideItsOpenBase) {
   const PipelinePtr base = put(build(request()));
-  const auto sized = catalogue_->variant(base, {}, 5, Credentials::own(), nullptr);
+  const auto sized =
+      catalogue_->variant(base, {.batch_size = 5, .reader = Credentials::own()}, nullptr);
   ASSERT_TRUE(sized);
   const PipelinePtr back = recalled(base);
   const auto closed = catalogue_->recall(owner_, (*sized)->request,
@@ -118,8 +118,8 @@ TEST_F(CatalogueTest, AVariantComesBackWithItsBatchSizeBesideItsOpenBase) {
   ASSERT_TRUE(closed);
   EXPECT_TRUE((*closed)->closed);
   EXPECT_EQ((*closed)->content_digest, (*sized)->content_digest);
-  ASSERT_TRUE(catalogue_->variant(back, {}, std::nullopt, Credentials::own(), nullptr));
-  const auto open = catalogue_->variant(*closed, {}, std::nullopt, Credentials::own(), nullptr);
+  ASSERT_TRUE(catalogue_->variant(back, {.reader = Credentials::own()}, nullptr));
+  const auto open = catalogue_->variant(*closed, {.reader = Credentials::own()}, nullptr);
   ASSERT_TRUE(open);
   EXPECT_FALSE((*open)->closed);
   EXPECT_EQ((*open)->plan->spec.batch.size, 5);
@@ -148,7 +148,7 @@ TEST_F(CatalogueTest, AnAskerIsToldOfAVariantThatItAskedFor) {
   const PipelinePtr base = put(build(request()));
   Asking asking;
   const auto ask = [&] {
-    return catalogue_->variant(base, {{"last", "keep"}}, std::nullopt, Credentials::own(),
+    return catalogue_->variant(base, {.vars = {{"last", "keep"}}, .reader = Credentials::own()},
                                asking.asker());
   };
   EXPECT_TRUE(is_under_way(ask()));
@@ -172,11 +172,11 @@ TEST_F(CatalogueTest, AFailureIsTheSameForWhoAsksAndForWhoWaits) {
 }
 
 TEST_F(CatalogueTest, ListsNothingOnceItIsStopped) {
-  catalogue_->stop();
+  catalogue_->listings().stop();
   const auto refused = catalogue_->build(owner_, request(), nullptr);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kUnavailable);
-  EXPECT_TRUE(catalogue_->idle_within(std::chrono::hours(1)));
+  EXPECT_TRUE(catalogue_->listings().idle_within(std::chrono::hours(1)));
 }
 
 }  // namespace

@@ -78,10 +78,9 @@ class SessionLayer : public ::testing::Test {
     caches_ = std::make_unique<engine::SampleCaches>(engine::SampleCachesOptions{.io = *io_});
     catalogue_ = std::make_unique<pipeline::Catalogue>(
         pipeline::CatalogueOptions{.state_dir = state_dir_,
-                                   .access = {},
-                                   .admins = {0},
+                                   .trusted = TrustedUsers({0}),
                                    .pipelines_per_user = pipelines_per_user_,
-                                   .memory = listing_memory_},
+                                   .build = {.memory = listing_memory_}},
         engine::builtin_ops(), *io_, *caches_);
     sessions_ = std::make_unique<Sessions>(SessionsDeps{.catalogue = *catalogue_,
                                                         .executor = *executor_,
@@ -99,7 +98,7 @@ class SessionLayer : public ::testing::Test {
       sessions_->exited(*connection);
     }
     connections_.clear();
-    catalogue_->stop();
+    catalogue_->listings().stop();
     sessions_->stop();
     io_->stop();
     executor_->stop();
@@ -117,8 +116,9 @@ class SessionLayer : public ::testing::Test {
                  const SwapRequest& jobs) {
     sessions_->keeper().keep();  // ranks that `write` waits for wait for no record meanwhile
     SPDLD_ASSIGN(const pipeline::PipelinePtr built,
-                 catalogue_->build(catalogue_->owner_for(self_.uid), request, nullptr));
-    SPDLD_ASSIGN(const pipeline::PipelinePtr pipeline, catalogue_->numbered(self_.uid, built));
+                 catalogue_->build(catalogue_->table().owner_for(self_.uid), request, nullptr));
+    SPDLD_ASSIGN(const pipeline::PipelinePtr pipeline,
+                 catalogue_->table().numbered(self_.uid, built));
     SPDLD_ASSIGN(std::vector<PlannedSwap> swaps,
                  sessions_->planner().plan(self_, pipeline, jobs, nullptr));
     return sessions_->swaps().carry_out(swaps, jobs.at, write);

@@ -602,9 +602,10 @@ TEST_F(SwapTest, DroppedChangeLeavesEverythingWhenNothingCanBeWritten) {
 TEST_F(SwapTest, DroppedChangeIsPlannedWithoutATrialBatch) {
   declare();
   ASSERT_TRUE(service_->swap(self_, request(8), to_step({0, 9}), nullptr));
-  const auto built = catalogue_->build(catalogue_->owner_for(self_.uid), request(4), nullptr);
-  const auto planned = sessions_->planner().plan(self_, *catalogue_->numbered(self_.uid, *built),
-                                                 to_step({0, 9}), nullptr);
+  const auto built =
+      catalogue_->build(catalogue_->table().owner_for(self_.uid), request(4), nullptr);
+  const auto planned = sessions_->planner().plan(
+      self_, *catalogue_->table().numbered(self_.uid, *built), to_step({0, 9}), nullptr);
   EXPECT_TRUE(planned->front().drops());
 }
 
