@@ -245,25 +245,25 @@ Result<std::shared_ptr<Consumer>> Attacher::connect(const Session& session,
       ConsumerOptions{.plan = plan,
                       .own = place.own,
                       .turn = place.turn,
-                      .follows = place.follows,
                       .way = {.shard = session.member.shard,
                               .replica = session.member.replica,
                               .replicas = job.replicas,
                               .absent = job.absent,
+                              .follows = place.follows,
+                              .gpu_may_have_room = gpu_may_have_room,
                               .credits = std::clamp(request.credits.value_or(prefetch),
                                                     wire::kMinCredits, wire::kMaxCredits),
                               .uid = session.connection->peer().uid,
                               .job = job.tag,
                               .meter = job.meter,
                               .presence = job.presence},
+                      .job = {.host = std::make_shared<Host>(keeper_, operator_, session.job),
+                              .judge = session.job,
+                              .gain = job.gain},
                       .granted = kept ? 0 : job::kNoTurn,
-                      .host = std::make_shared<Host>(keeper_, operator_, session.job),
                       .open_epochs = job.state.open_epochs,
                       .last_known = job.last_known(),
-                      .gpu = session.gpu,
-                      .gpu_may_have_room = gpu_may_have_room,
-                      .judge = session.job,
-                      .gain = job.gain},
+                      .gpu = session.gpu},
       session.connection, streams_);
   SPDLD_TRY(consumer->connect(&reserve));
   return consumer;
@@ -371,12 +371,11 @@ pipeline::Asked<bool> Attacher::begin(const SessionPtr& session,
 
 void Attacher::welcome(const Session& session) const {
   const Job& job = *session.job;
-  const Consumer& consumer = *session.consumer;
-  const Consumer::Start start = consumer.start();
+  const Consumer::Start start = session.consumer->start();
   const pipeline::Phase& phase = *start.phase;
   delivery::Connection& connection = *session.connection;
   std::vector<std::string> warnings = phase.pipeline->warnings();
-  for (const std::string& warning : {session.gpu_warning, consumer.gpu_warning()}) {
+  for (const std::string& warning : {session.gpu_warning, start.gpu_warning}) {
     if (!warning.empty()) warnings.insert(warnings.begin(), warning);
   }
   connection.send_attached(
@@ -388,8 +387,10 @@ void Attacher::welcome(const Session& session) const {
        .shard = session.member.shard,
        .num_shards = job.num_shards(),
        .replicas = job.replicas,
-       .credits = consumer.credits(),
-       .start = {.epoch = start.at.epoch, .position = start.position, .step = start.at.step},
+       .credits = start.credits,
+       .start = {.epoch = start.place.at.epoch,
+                 .position = start.place.position,
+                 .step = start.place.at.step},
        .in_run = {.run = job.schedule().run(),
                   .branch = job.schedule().branch(),
                   .turn = start.turn},
@@ -399,14 +400,14 @@ void Attacher::welcome(const Session& session) const {
        .pipeline = deps_.pipelines.name_for(connection.peer().uid, job.key.pipeline),
        .job = job.key.job,
        .warnings = std::move(warnings),
-       .device = consumer.reads_on()});
+       .device = start.gpu});
   log::About line = about(job.key, connection.peer().uid);
   line.session = session.id;
   line.pid = connection.peer().pid;
   log::info(line, "session {}: {} ({}) reads {} of job '{}' on pipeline '{}' from {}", session.id,
             session.process(), connection.client(),
             shard_text(session.member.shard, job.num_shards()), job.key.job, job.key.pipeline,
-            place_text(start.at));
+            place_text(start.place.at));
 }
 
 }  // namespace spdld::session

@@ -17,8 +17,7 @@ Change begin_change(JobTable&, const JobPtr& job) {
 job::Turn hold(Job& job) {
   job::Turn frontier = job.first_turn();
   for (const auto& [member, session] : job.members) {
-    if (session->consumer != nullptr && !session->consumer->ended())
-      frontier = std::max(frontier, session->consumer->hold());
+    if (session->consumer != nullptr) frontier = std::max(frontier, session->consumer->hold());
   }
   job.note_progress();
   return std::max(frontier, job.membership.frontier());

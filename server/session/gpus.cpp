@@ -14,7 +14,7 @@ using spec::DeliverySpec;
 const spec::PipelineSpec& spec_of(const pipeline::Phase& phase) { return phase.run->plan().spec; }
 
 bool has_gpu(const Session& session) {
-  return session.gpu != nullptr || (session.consumer != nullptr && session.consumer->has_gpu());
+  return (session.consumer == nullptr ? session.gpu : session.consumer->gpu()) != nullptr;
 }
 
 Result<delivery::DeviceMemoryPtr> open_named(delivery::Devices& devices, const Session& session) {

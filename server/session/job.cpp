@@ -464,7 +464,7 @@ store::StoredJob Job::stored(const JobState& as, const job::Membership& members_
   std::optional<job::Turn> due;
   for (const auto& [member, session] : members) {
     if (session->consumer == nullptr) continue;
-    const Consumer::Bound bound = session->consumer->bound_grant(as.plan->schedule);
+    const Grant::Bound bound = session->consumer->bound_grant(as.plan->schedule);
     granted = std::max(granted, bound.granted);
     due = std::max(due.value_or(0), bound.due);
   }

@@ -28,6 +28,16 @@ std::uint32_t JobPlan::last_version() const {
   return record.base.next_version;
 }
 
+job::Progress JobPlan::progress_at(job::Turn turn, const job::OwnSeeks& own) const {
+  const job::State back = schedule.behind(turn, own);
+  return {.sent = turn,
+          .next = schedule.locate(turn, own).at(),
+          .released = turn,
+          .at = back.at(),
+          .position = back.position,
+          .order = phase(back.version)->order_text()};
+}
+
 JobPlanPtr new_run(pipeline::PhasePtr phase, const job::State& from) {
   job::Schedule schedule(new_run_id(), stream::facts_of(*phase), from);
   const std::uint32_t version = schedule.record().base.version;

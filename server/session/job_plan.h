@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "job/membership.h"
 #include "job/schedule.h"
 #include "pipeline/phase.h"
 
@@ -21,6 +22,8 @@ struct JobPlan {
   // Of the version that was given last, whether or not it runs already.
   std::uint32_t last_version() const;
   const pipeline::PhasePtr& last_phase() const { return phase(last_version()); }
+  // The progress of a rank of these own seeks that begins at `turn`.
+  job::Progress progress_at(job::Turn turn, const job::OwnSeeks& own) const;
 };
 using JobPlanPtr = std::shared_ptr<const JobPlan>;
 

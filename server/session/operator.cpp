@@ -159,8 +159,9 @@ Status Operator::check_together(const Change& change, const std::string& what) {
   };
   std::optional<There> first;
   for (const auto& [member, session] : job.members) {
-    if (session->consumer == nullptr || session->consumer->ended()) continue;
+    if (session->consumer == nullptr) continue;
     const Consumer::View view = session->consumer->view();
+    if (view.ended) continue;
     const job::State state =
         job.schedule().locate(std::max(change.from, view.progress.sent), view.own);
     if (member.shard >= state.shards) continue;
@@ -279,8 +280,9 @@ void Operator::place_planned(const JobPtr& job) {
     const job::Turn frontier = hold(*job);
     job::Turn due = job::kNoTurn;
     for (const auto& [member, session] : job->members) {
-      if (session->consumer == nullptr || session->consumer->ended()) continue;
+      if (session->consumer == nullptr) continue;
       const Consumer::View view = session->consumer->view();
+      if (view.ended) continue;
       const job::Turn of_this = job->schedule().planned_turn(view.progress.sent, view.own);
       if (of_this <= view.progress.sent) due = std::min(due, of_this);
     }

@@ -91,13 +91,13 @@ std::vector<SessionView> Reports::sessions(const job::Caller& caller) const {
                      .pipeline_version = consumer.version,
                      .epoch = consumer.progress.next.epoch,
                      .step = consumer.progress.next.step,
-                     .credits = session->consumer->credits(),
+                     .credits = consumer.credits,
                      .leases = consumer.leases,
                      .ready = consumer.ready,
                      .rows_per_s = session->rows.per_second(0),
                      .batches = consumer.batches,
                      .arena_bytes = consumer.arena_bytes,
-                     .gpu = session->consumer->reads_on(),
+                     .gpu = consumer.gpu,
                      .waited_s = seconds(consumer.waiting.waited),
                      .waits = consumer.waiting.waits});
   }

@@ -137,13 +137,13 @@ void Sessions::heartbeat() {
       Waiting& waiting = live.emplace_back();
       waiting.session = session;
       waiting.job = session->job->key.job;
-      waiting.starves = session->consumer->starves();
-      if (!waiting.starves) continue;
-      engine::Executor::Headway headway = session->consumer->headway();
-      const bool moves = std::exchange(session->seen_moves, headway.moves) != headway.moves;
+      std::optional<engine::Executor::Headway> headway = session->consumer->starved();
+      waiting.starves = headway.has_value();
+      if (!headway) continue;
+      const bool moves = std::exchange(session->seen_moves, headway->moves) != headway->moves;
       // Rows of other shards are made before its own, or instead of some that do not come.
-      waiting.comes_on = moves || (works && !headway.own);
-      waiting.stands_at = std::move(headway.doing);
+      waiting.comes_on = moves || (works && !headway->own);
+      waiting.stands_at = std::move(headway->doing);
     }
     for (const auto& [key, job] : table_.jobs()) {
       for (const Job::WaitingAttach& attach : job->waiting)

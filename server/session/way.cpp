@@ -20,6 +20,28 @@ const Way::Leg* Way::find(const stream::Stream& stream) const {
   return found == legs_.end() ? nullptr : &*found;
 }
 
+std::vector<std::shared_ptr<stream::SlotPool>> Way::pools() const {
+  std::vector<std::shared_ptr<stream::SlotPool>> pools;
+  for (const Leg& leg : legs_) pools.push_back(leg.stream->pool_of(holder_));
+  return pools;
+}
+
+std::uint32_t Way::ready() const {
+  std::uint32_t ready = 0;
+  for (const Leg& leg : legs_) {
+    const stream::ReadableBatches readable = leg.stream->readable(holder_);
+    ready += readable.batches;
+    if (!readable.to_its_end) break;
+  }
+  return ready;
+}
+
+std::string Way::reads_on() const {
+  if (legs_.empty()) return {};
+  const delivery::DeviceMemoryPtr& gpu = front().stream->pool_of(holder_)->gpu();
+  return gpu == nullptr ? std::string() : gpu->uuid();
+}
+
 void Way::open_epochs(std::uint64_t count) {
   open_epochs_ = count;
   for (const Leg& leg : legs_) leg.stream->open_epochs(holder_, count);
@@ -42,8 +64,8 @@ stream::StreamWish Way::wish(stream::Span span, job::Turn from, job::Turn until)
           .meter = terms_.meter};
 }
 
-Result<std::vector<stream::Leg>> Way::join(const std::shared_ptr<stream::StreamReader>& reader,
-                                           stream::StreamWish& wish, bool may_wait) {
+Result<std::vector<stream::Leg>> Way::connect(const ReaderPtr& reader, stream::StreamWish& wish,
+                                              bool may_wait) {
   auto joined = streams_.connect(reader, wish);
   const pipeline::Phase& phase = *wish.span.phase();
   if (joined || wish.gpu == nullptr || !may_stay_in_main_memory(phase)) return joined;
@@ -58,9 +80,8 @@ Result<std::vector<stream::Leg>> Way::join(const std::shared_ptr<stream::StreamR
   return joined;
 }
 
-Result<Way::Route> Way::route(const std::shared_ptr<stream::StreamReader>& reader,
-                              const JobPlan& plan, const job::OwnSeeks& own, job::Turn from,
-                              Joining how) {
+Result<Way::Route> Way::route(const ReaderPtr& reader, const JobPlan& plan,
+                              const job::OwnSeeks& own, job::Turn from, Joining how) {
   holder_ = reader->holder();
   if (!legs_.empty()) from = std::min(from, until_);  // no turn is left out
   Route route{.from = from, .until = from};
@@ -92,7 +113,7 @@ Result<Way::Route> Way::route(const std::shared_ptr<stream::StreamReader>& reade
       part.reuse = std::exchange(how.reuse, nullptr);
     }
     part.reserve = how.reserve;
-    auto joined = join(reader, part, how.may_wait);
+    auto joined = connect(reader, part, how.may_wait);
     if (!joined) {
       leave(route);
       gpu_ = gpu;
@@ -115,6 +136,46 @@ bool Way::adopt(Route route) {
   }
   std::move(route.legs.begin(), route.legs.end(), std::back_inserter(legs_));
   until_ = route.until;
+  return true;
+}
+
+Status Way::adopt(Route route, const ReaderPtr& reader, const JobPlan& plan,
+                  const job::OwnSeeks& own, Joining how) {
+  const job::Turn from = route.from;
+  if (adopt(std::move(route))) return {};
+  how.extends = false;
+  SPDLD_ASSIGN(route, this->route(reader, plan, own, from, how));
+  (void)adopt(std::move(route));
+  return {};
+}
+
+Status Way::join(const ReaderPtr& reader, const JobPlan& plan, const job::OwnSeeks& own,
+                 job::Turn from, const Joining& how) {
+  SPDLD_ASSIGN(Route route, this->route(reader, plan, own, from, how));
+  return adopt(std::move(route), reader, plan, own, how);
+}
+
+Result<bool> Way::leave_gpu(const ReaderPtr& reader, const stream::Stream& refused,
+                            const Status& why, const JobPlan& plan, const job::OwnSeeks& own,
+                            job::Turn turn) {
+  const Leg* const leg = find(refused);
+  if (leg == nullptr || !may_stay_in_main_memory(*refused.phase())) return false;
+  warning_ = in_main_memory_text(*refused.phase(), why.message(), true);
+  gpu_ = nullptr;
+  const job::Turn from = leg->from;
+  cut(from);
+  // The new streams of a held job also wait for go_on().
+  const std::uint64_t open = open_epochs_;
+  if (holds_) open_epochs(0);
+  SPDLD_ASSIGN(Route route,
+               this->route(reader, plan, own, std::max(from, turn), {.extends = false}));
+  for (const Leg& joined : route.legs) {
+    if (!holds_) break;
+    (void)joined.stream->hold();
+    held_.push_back(joined.stream);
+  }
+  (void)adopt(std::move(route));
+  open_epochs(open);
   return true;
 }
 
@@ -161,7 +222,7 @@ bool Way::jump(job::Turn turn, const stream::Span& span, job::Turn until) {
   return leg.stream->set_until(holder_, leg.at(until));
 }
 
-Result<bool> Way::part(const std::shared_ptr<stream::StreamReader>& reader, job::Turn turn) {
+Result<bool> Way::part(const ReaderPtr& reader, job::Turn turn) {
   const Leg& leg = legs_.front();
   const job::Turn until = legs_.size() > 1 ? legs_[1].from : until_;
   if (turn >= until) return false;
@@ -179,7 +240,12 @@ Result<bool> Way::part(const std::shared_ptr<stream::StreamReader>& reader, job:
   return true;
 }
 
+void Way::dismiss() const {
+  if (terms_.replicas > 1) streams_.dismiss(terms_.job, {terms_.shard, terms_.replica});
+}
+
 job::Turn Way::hold(job::Turn turn, job::Turn limit) {
+  holds_ = true;
   job::Turn frontier = turn;
   for (std::size_t i = 0; i < legs_.size(); ++i) {
     const Leg& leg = legs_[i];
@@ -192,11 +258,9 @@ job::Turn Way::hold(job::Turn turn, job::Turn limit) {
   return frontier;
 }
 
-void Way::hold(const Route& route) {
-  for (const Leg& leg : route.legs) {
-    (void)leg.stream->hold();
-    held_.push_back(leg.stream);
-  }
+std::vector<std::shared_ptr<stream::Stream>> Way::take_held() {
+  holds_ = false;
+  return std::exchange(held_, {});
 }
 
 }  // namespace spdld::session

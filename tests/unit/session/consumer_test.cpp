@@ -83,10 +83,10 @@ class ConsumerTest : public ::testing::Test {
                     .job = 1,
                     .meter = std::make_shared<stream::ByteMeter>(),
                     .presence = std::make_shared<stream::ReplicaPresence>()},
-            .host = host_,
-            .open_epochs = 100,
-            .judge = std::make_shared<spdld::testing::Judge>(),
-            .gain = std::make_shared<SharingGain>()};
+            .job = {.host = host_,
+                    .judge = std::make_shared<spdld::testing::Judge>(),
+                    .gain = std::make_shared<SharingGain>()},
+            .open_epochs = 100};
   }
   // The job changes from the turn on that the consumer is held at.
   struct Edited {
