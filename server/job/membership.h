@@ -76,6 +76,7 @@ class Membership {
   // A member that is expected; none: none is.
   std::optional<Member> expected() const;
   bool anyone_left() const;
+  bool has_been_read() const { return !entries_.empty() || reached_ > 0; }  // in this run
   bool all_done() const;  // of those that have left
   // The first turn that no member has been sent.
   Turn frontier() const;

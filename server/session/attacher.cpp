@@ -359,8 +359,8 @@ pipeline::Asked<bool> Attacher::begin(const SessionPtr& session,
     session->gpu.reset();
     job.membership.begin(session->member, consumer->view().progress);
     job.forget_entries();
-    if (!job.began) job.began = deps_.clock.now();
-    job.record_is_old = true;
+    if (!job.gathering.began) job.gathering.began = deps_.clock.now();
+    job.record.is_old = true;
     router_.put(session->id, consumer);
     welcome(*session);
     table_.attach_again_waiting(job);

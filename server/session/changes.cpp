@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "session/job_records.h"
 
 namespace spdld::session {
 
@@ -16,9 +17,8 @@ Change begin_change(JobTable&, const JobPtr& job) {
 
 job::Turn hold(Job& job) {
   job::Turn frontier = job.first_turn();
-  for (const auto& [member, session] : job.members) {
-    if (session->consumer != nullptr) frontier = std::max(frontier, session->consumer->hold());
-  }
+  for (const SessionPtr& session : job.attached())
+    frontier = std::max(frontier, session->consumer->hold());
   job.note_progress();
   return std::max(frontier, job.membership.frontier());
 }
@@ -29,16 +29,16 @@ Status add_edit(Change& change, const job::Edit& edit) {
       with_edit(*change.next.plan, edit, job.membership.reached(), job.membership.released());
   if (!next) return next.error().with_context("job '" + job.key.job + "'");
   change.next.plan = *std::move(next);
-  if (!job.has_been_read()) change.next.plan = begun_behind_edits(*change.next.plan);
+  if (!job.membership.has_been_read()) change.next.plan = begun_behind_edits(*change.next.plan);
   return {};
 }
 
 Status prepare(Change& change, stream::DeviceReserve& reserve) {
   if (change.from == job::kNoTurn) return {};
   Status ready;
-  for (const auto& [member, session] : change.job->members) {
+  for (const SessionPtr& session : change.job->attached()) {
     // The reserve is to hear of all that it lacks.
-    if (session->consumer == nullptr || (!ready.ok() && !reserve.lacks())) continue;
+    if (!ready.ok() && !reserve.lacks()) continue;
     Status made = session->consumer->prepare(change.next.plan, change.from, &reserve);
     if (ready.ok()) ready = std::move(made);
   }
@@ -46,8 +46,7 @@ Status prepare(Change& change, stream::DeviceReserve& reserve) {
 }
 
 Status check_prepared(const Change& change) {
-  for (const auto& [member, session] : change.job->members) {
-    if (session->consumer == nullptr) continue;
+  for (const SessionPtr& session : change.job->attached()) {
     SPDLD_TRY(session->consumer->prepared().with_context(
         "job '" + change.job->key.job + "' goes on with what it has: what was made ready failed"));
   }
@@ -57,7 +56,7 @@ Status check_prepared(const Change& change) {
 store::StoredJob stored_after(const Change& change) {
   job::Membership members = change.job->membership;
   if (change.goes_to) members.go_to(*change.goes_to);
-  return change.job->stored(change.next, members);
+  return stored_job(*change.job, change.next, members);
 }
 
 Status Changes::write(const Change& change) {
@@ -73,8 +72,8 @@ Status Changes::write(const Change& change) {
     std::copy_if(ended_jobs.begin(), ended_jobs.end(), std::back_inserter(records),
                  [&](const store::StoredJob& ended) { return ended.key == job.key; });
     records.push_back(stored_after(change));
-    change.job->record_is_old = false;  // unless somebody comes or leaves meanwhile
-    if (change.goes_to) positions.push_back(job.stored_position(*change.goes_to));
+    change.job->record.is_old = false;  // unless somebody comes or leaves meanwhile
+    if (change.goes_to) positions.push_back(stored_position(job, *change.goes_to));
   }
   const std::uint64_t now = unix_ms();
   for (store::StoredJob& record : records) record.kept_unix_ms = now;
@@ -82,16 +81,15 @@ Status Changes::write(const Change& change) {
   const Status written = deps_.store.put_jobs(records, positions);
   MutexLock lock(table_.mutex());
   if (!written.ok()) {
-    change.job->record_is_old = true;
+    change.job->record.is_old = true;
     return written;
   }
   table_.ended().forget_records(job.key);
   if (change.goes_to) table_.ended().forget(job.key);
   change.job->membership.kept(records.back().reserved);
-  for (const auto& [member, session] : job.members) {
-    if (session->consumer != nullptr) session->consumer->grant(records.back().reserved);
-  }
-  change.job->recorded_unix_ms = now;
+  for (const SessionPtr& session : job.attached())
+    session->consumer->grant(records.back().reserved);
+  change.job->record.unix_ms = now;
   return {};
 }
 
@@ -108,11 +106,10 @@ void end_change(JobTable& table, Change& change, const Status& written) {
     job.forget_versions();
     if (change.goes_to) {
       job.membership.go_to(*change.goes_to);
-      if (job.members.empty()) job.rewind_ledger(*change.goes_to);
+      if (job.members.empty()) job.ledger.rewind(*change.goes_to);
     }
   }
-  for (const auto& [member, session] : job.members) {
-    if (session->consumer == nullptr) continue;
+  for (const SessionPtr& session : job.attached()) {
     if (!of_order) {
       if (renames) session->consumer->rename(job.state.plan);
     } else if (written.ok()) {
@@ -122,9 +119,7 @@ void end_change(JobTable& table, Change& change, const Status& written) {
       session->connection->fail(back);
     }
   }
-  for (const auto& [member, session] : job.members) {
-    if (session->consumer != nullptr) session->consumer->go_on();
-  }
+  for (const SessionPtr& session : job.attached()) session->consumer->go_on();
   (void)job.find_entries();
   table.end_write(job);
   if (job.members.empty()) table.end_job(change.job);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "session/job_records.h"
+
 namespace spdld::session {
 namespace {
 
@@ -25,14 +27,14 @@ auto last_of(const Values& values, const job::JobKey& key) {
 }  // namespace
 
 void EndedJobs::push(const Job& job) {
-  store::StoredJob& record = records_.emplace_back(job.stored());
-  record.failures = job.failures.behind(job.failures_kept);
-  record.replaced = job.failures.replaced_behind(job.replaced_kept);
+  store::StoredJob& record = records_.emplace_back(stored_job(job));
+  record.failures = job.failures.behind(job.record.last_failure);
+  record.replaced = job.failures.replaced_behind(job.record.replaced);
 }
 
 void EndedJobs::push(const Job& job, store::StoredEnd end, bool keeps_end) {
   if (job.is_private) return push_private(job, std::move(end));
-  positions_.push_back(job.stored_position(job.acknowledged()));
+  positions_.push_back(stored_position(job, job.acknowledged()));
   if (!keeps_end) return;
   push(job);
   records_.back().end = std::move(end);

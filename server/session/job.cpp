@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/text/utf8.h"
 #include "session/about.h"
-#include "session/job_records.h"
 
 namespace spdld::session {
 namespace {
@@ -33,11 +32,6 @@ Spent spent_on(const engine::Run& run) {
                       static_cast<double>(spent.cache_hits) /
                       static_cast<double>(std::max<std::uint64_t>(cache.hits, 1));
   return spent;
-}
-
-// A rank's own seeks as far as they tell its place at a turn; none where all of them come later.
-job::OwnSeeks known_at(job::Turn turn, const job::OwnSeeks& own) {
-  return own.empty() || own.front().turn > turn ? job::OwnSeeks() : own;
 }
 
 }  // namespace
@@ -92,6 +86,24 @@ Spent& Spent::operator+=(const Spent& more) {
   return *this;
 }
 
+void Ledger::keep(const store::StoredPosition& position) {
+  const job::Cursor& at = position.cursor;
+  place = {.sent = at.turn,
+           .next = at.at,
+           .released = at.turn,
+           .at = at.at,
+           .position = at.position,
+           .order = at.order};
+  kept_unix_ms = position.kept_unix_ms;
+  kept = position;
+}
+
+void Ledger::rewind(const job::Progress& to) {
+  place = to;
+  kept.reset();
+  ++rewinds;
+}
+
 Job::Job(stream::JobTag job_tag, job::JobKey job_key, JobPlanPtr job_plan, std::uint64_t job_seed,
          std::uint64_t replace_budget, KeptFailures kept_failures)
     : tag(job_tag),
@@ -99,7 +111,7 @@ Job::Job(stream::JobTag job_tag, job::JobKey job_key, JobPlanPtr job_plan, std::
       seed(job_seed),
       failures(replace_budget, std::move(kept_failures.replaced), kept_failures.last),
       state{.plan = std::move(job_plan)},
-      failures_kept(kept_failures.last) {}
+      record{.last_failure = kept_failures.last} {}
 
 Status Job::may_replace(const engine::SampleFailure& failure) {
   bool is_new = false;
@@ -116,10 +128,17 @@ void Job::stream_failed(const engine::StreamFailure& failure) {
              failure.status.message());
 }
 
+std::vector<SessionPtr> Job::attached() const {
+  std::vector<SessionPtr> attached;
+  for (const auto& [member, session] : members) {
+    if (session->consumer != nullptr) attached.push_back(session);
+  }
+  return attached;
+}
+
 Job::Standing Job::standing() const {
   std::optional<Standing> least;
-  for (const auto& [member, session] : members) {
-    if (session->consumer == nullptr) continue;
+  for (const SessionPtr& session : attached()) {
     Consumer::View view = session->consumer->view();
     if (least && least->turn <= view.progress.sent) continue;
     least = {.turn = view.progress.sent, .own = std::move(view.own), .at = view.progress.next};
@@ -130,14 +149,13 @@ Job::Standing Job::standing() const {
     least = {.turn = of.progress.sent, .own = {}, .at = of.progress.next};
   }
   if (least) return *std::move(least);
-  if (ledger.kept_unix_ms > 0) return {.turn = ledger_place.released, .own = {}, .at = ledger.at};
+  if (ledger.is_known()) return {.turn = ledger.place.released, .own = {}, .at = ledger.place.at};
   return {.turn = first_turn(), .own = {}, .at = schedule().locate(first_turn(), {}).at()};
 }
 
 Job::Standing Job::furthest() const {
   std::optional<Standing> most;
-  for (const auto& [member, session] : members) {
-    if (session->consumer == nullptr) continue;
+  for (const SessionPtr& session : attached()) {
     Consumer::View view = session->consumer->view();
     if (most && most->turn >= view.progress.sent) continue;
     most = {.turn = view.progress.sent, .own = std::move(view.own), .at = view.progress.next};
@@ -145,43 +163,29 @@ Job::Standing Job::furthest() const {
   return most ? *std::move(most) : standing();
 }
 
-const pipeline::PhasePtr& Job::phase_at(const Standing& at) const {
-  const job::Turn turn = std::max(at.turn, first_turn());
-  return state.plan->phase(schedule().locate(turn, at.own).version);
-}
-
-job::Progress Job::progress_at(job::Turn turn, const job::OwnSeeks& own) const {
-  const job::State back = schedule().behind(turn, own);
-  return {.sent = turn,
-          .next = schedule().locate(turn, own).at(),
-          .released = turn,
-          .at = back.at(),
-          .position = back.position,
-          .order = state.plan->phase(back.version)->order_text()};
+pipeline::PhasePtr Job::phase() const {
+  const Standing at = standing();
+  return state.plan->phase_at(at.turn, at.own);
 }
 
 void Job::note_left(const Session& session, bool done) {
   if (session.consumer == nullptr) return;
-  note_progress(session);
-  membership.leave(session.member, done || session.consumer->view().resized_away);
-}
-
-bool Job::note_progress(const Session& session) {
   const Consumer::View view = session.consumer->view();
   membership.reach(session.member, view.progress);
-  return view.asks;
+  membership.leave(session.member, done || view.resized_away);
 }
 
 void Job::note_progress() {
-  for (const auto& [member, session] : members) {
-    if (session->consumer != nullptr && note_progress(*session)) record_is_old = true;
+  for (const SessionPtr& session : attached()) {
+    const Consumer::View view = session->consumer->view();
+    membership.reach(session->member, view.progress);
+    if (view.asks) record.is_old = true;
   }
 }
 
 bool Job::outruns_record(bool paces) {
   std::optional<job::Turn> due;
-  for (const auto& [member, session] : members) {
-    if (session->consumer == nullptr) continue;
+  for (const SessionPtr& session : attached()) {
     const Consumer::View view = session->consumer->view();
     due = std::max(due.value_or(0), schedule().planned_turn(view.progress.sent, view.own));
   }
@@ -195,18 +199,17 @@ bool Job::find_entries() {
   for (const job::Edit& edit : edits) {
     const auto* const resize = std::get_if<job::Edit::Resize>(&edit.change);
     if (resize == nullptr || resize->entry) continue;
-    for (const auto& [member, session] : members) {
-      if (session->consumer == nullptr) continue;
+    for (const SessionPtr& session : attached()) {
       const Consumer::View view = session->consumer->view();
       // A rank of a shard that itself enters here does not know the place.
-      const auto entered = schedule().entry(member.shard);
+      const auto entered = schedule().entry(session->member.shard);
       if (view.handed < edit.turn || (entered && entered->turn >= edit.turn)) continue;
       if (next.schedule.set_entry(edit.turn, view.own)) found = true;
     }
   }
   if (!found) return false;
   state.plan = std::make_shared<JobPlan>(std::move(next));
-  record_is_old = true;
+  record.is_old = true;
   return true;
 }
 
@@ -215,21 +218,11 @@ void Job::forget_entries() {
   next.schedule.forget_entries(membership.frontier());
   if (next.schedule.record() == schedule().record()) return;
   state.plan = std::make_shared<JobPlan>(std::move(next));
-  record_is_old = true;
-}
-
-bool Job::has_been_read() const {
-  return !membership.entries().empty() || membership.reached() > 0;
-}
-
-bool Job::has_consumer(job::Member member) const {
-  const auto held = members.find(member);
-  return held != members.end() && held->second->consumer != nullptr;
+  record.is_old = true;
 }
 
 bool Job::all_seen() const {
-  std::uint64_t seen = 0;
-  for (const auto& [member, session] : members) seen += session->consumer != nullptr ? 1 : 0;
+  std::uint64_t seen = attached().size();
   for (const auto& [member, of] : membership.entries())
     seen += of.has_left() && member.shard < num_shards() ? 1 : 0;
   return seen >= std::uint64_t{num_shards()} * replicas;
@@ -240,15 +233,13 @@ job::Progress Job::acknowledged() const {
   const auto count = [&](const job::Progress& progress) {
     if (!lowest || progress.released < lowest->released) lowest = progress;
   };
-  for (const auto& [member, session] : members) {
-    if (session->consumer != nullptr) count(session->consumer->view().progress);
-  }
+  for (const SessionPtr& session : attached()) count(session->consumer->view().progress);
   for (const auto& [member, of] : membership.entries()) {
     if (member.shard >= num_shards()) continue;  // nobody is to read on from there
     if (of.has_left()) count(of.progress);
   }
-  if (!lowest || (!all_seen() && !gathered))
-    count(ledger.kept_unix_ms > 0 ? ledger_place : progress_at(first_turn(), {}));
+  if (!lowest || (!all_seen() && !gathering.over))
+    count(ledger.is_known() ? ledger.place : state.plan->progress_at(first_turn(), {}));
   return *std::move(lowest);
 }
 
@@ -262,8 +253,7 @@ std::vector<pipeline::PhasePtr> Job::phases() const {
 
 void Job::forget_versions() {
   std::set<std::uint32_t> in_use;
-  for (const auto& [member, session] : members) {
-    if (session->consumer == nullptr) continue;
+  for (const SessionPtr& session : attached()) {
     for (const job::OwnSeek& seek : session->consumer->view().own) in_use.insert(seek.version);
   }
   auto next = std::make_shared<JobPlan>(*state.plan);
@@ -285,7 +275,7 @@ void Job::adopt(JobPlanPtr plan) {
 void Job::read_by(const Readings& readings) {
   if (readings.empty()) return;
   adopt(with_phases(*state.plan, readings));
-  record_is_old = true;
+  record.is_old = true;
 }
 
 void Job::begin_run(std::uint32_t num_shards) {
@@ -299,199 +289,15 @@ void Job::begin_run(std::uint32_t num_shards) {
                                  .shards = num_shards}));
   membership.clear();
   presence->reset();
-  ledger_start.reset();
-  began.reset();
-  gathered = false;
-  rewind_ledger(progress_at(first_turn(), {}));
-  record_is_old = true;
-}
-
-void Job::set_ledger(const job::Progress& at) {
-  ledger_place = at;
-  ledger.at = at.at;
-  ledger.position = at.position;
-}
-
-void Job::ledger_kept(const store::StoredPosition& position) {
-  const job::Cursor& at = position.cursor;
-  set_ledger({.sent = at.turn,
-              .next = at.at,
-              .released = at.turn,
-              .at = at.at,
-              .position = at.position,
-              .order = at.order});
-  ledger.kept_unix_ms = position.kept_unix_ms;
-  kept = position;
-}
-
-void Job::rewind_ledger(const job::Progress& to) {
-  set_ledger(to);
-  kept.reset();
-  ++rewinds;
-}
-
-job::StepAt Job::runs_from(const job::Edit& swap, const job::OwnSeeks& own) const {
-  const job::Turn turn = std::max(swap.turn, first_turn());
-  const job::State state_there = schedule().locate(turn, known_at(turn, own));
-  const std::uint32_t version = std::get<job::Edit::Swap>(swap.change).version;
-  if (state_there.version == version || state_there.next_version != version)
-    return state_there.at();
-  return {.epoch = state_there.epoch + 1, .step = 0};
+  gathering = {};
+  ledger.rewind(state.plan->progress_at(first_turn(), {}));
+  record.is_old = true;
 }
 
 Spent Job::spent() const {
   Spent spent = past;
   for (const engine::Run* run : runs_of(*state.plan)) spent += spent_on(*run);
   return spent;
-}
-
-job::JobView Job::view() const {
-  const Standing from = standing();
-  const pipeline::PhasePtr running = phase_at(from);
-  const pipeline::Phase& now = *running;
-  const Spent spent = this->spent();
-  const job::Turn turn = std::max(from.turn, first_turn());
-  job::JobView view{
-      .job = key.job,
-      .pipeline = key.pipeline,
-      .owner = key.uid,
-      .pipeline_version = now.version(),
-      .declared = declared,
-      .num_shards = num_shards(),
-      .dealt_from = schedule().record().base.at(),
-      .replicas = replicas,
-      .seed = seed,
-      .batch_size = now.batch,
-      .epochs = epochs,
-      .open_epochs = state.open_epochs == kNoEnd ? 0 : state.open_epochs,
-      .max_epochs = max_epochs,
-      .steps_per_epoch = schedule().steps_per_epoch(schedule().locate(turn, from.own)),
-      .items = now.items,
-      .replaced = failures.replaced(),
-      .replace_budget = failures.budget(),
-      .limits = state.limits,
-      .arena_bytes = meter->used(),
-      .cpu_s = spent.cpu_s,
-      .shared_rows = gain->rows.load(std::memory_order_relaxed),
-      .cache_hits = spent.cache_hits,
-      .saved_cpu_s = static_cast<double>(gain->saved_ns.load(std::memory_order_relaxed)) * 1e-9 +
-                     spent.saved_cpu_s,
-      .rows = gain->handed_rows.load(std::memory_order_relaxed),
-      .rows_per_s = rates.rows_per_s(),
-      .phases = {},
-      .ledger = ledger,
-      .seeks = {},
-      .shards = {}};
-  const auto show = [&](const job::StepAt& at, const pipeline::Phase& phase) {
-    // No step ran the earlier phase where two begin at the same place.
-    if (!view.phases.empty() && view.phases.back().from == at) view.phases.pop_back();
-    view.phases.push_back({.from = at,
-                           .pipeline_version = phase.version(),
-                           .batch_size = phase.batch,
-                           .vars = phase.pipeline->plan->spec.vars});
-  };
-  // As a rank that is here sees it.
-  const auto place_at = [&](job::Turn of) {
-    of = std::max(of, first_turn());
-    return schedule().behind(of, known_at(of, from.own)).at();
-  };
-  const job::ScheduleRecord& record = schedule().record();
-  show(record.base.at(), *state.plan->phase(record.base.version));
-  if (record.base.next_version != record.base.version)
-    show({.epoch = record.base.epoch + 1, .step = 0}, *state.plan->phase(record.base.next_version));
-  for (std::size_t number = 0; number < record.edits.size(); ++number) {
-    const job::Edit& edit = record.edits[number];
-    if (const auto* const swap = std::get_if<job::Edit::Swap>(&edit.change)) {
-      show(runs_from(edit, from.own), *state.plan->phase(swap->version));
-    } else if (const auto* const seek = std::get_if<job::Edit::Seek>(&edit.change)) {
-      if (edit.turn >= turn) view.seeks.push_back({.from = place_at(edit.turn), .to = seek->to});
-    } else {
-      view.dealt_from = schedule().before_edit(number, known_at(edit.turn, from.own)).at();
-    }
-  }
-  if (record.planned) {
-    const job::Turn due = schedule().planned_turn(turn, from.own);
-    const job::StepAt at = due == job::kNoTurn ? record.planned->place.value_or(job::kNever)
-                                               : schedule().locate(due, from.own).at();
-    show(at, *state.plan->phase(record.planned->version));
-  }
-  for (std::uint32_t shard = 0; shard < num_shards(); ++shard) {
-    for (std::uint32_t replica = 0; replica < replicas; ++replica) {
-      job::ShardView& of = view.shards.emplace_back();
-      of.shard = shard;
-      of.replica = replica;
-      job::StepAt next = from.at;
-      const job::Member member{shard, replica};
-      if (const auto* const known = membership.find(member)) next = known->progress.next;
-      of.epoch = next.epoch;
-      of.step = next.step;
-      const auto held = members.find(member);
-      if (held == members.end()) continue;
-      of.session = held->second->id;
-      of.pid = held->second->connection->peer().pid;
-      if (held->second->consumer == nullptr) continue;
-      next = held->second->consumer->view().progress.next;
-      of.epoch = next.epoch;
-      of.step = next.step;
-    }
-  }
-  return view;
-}
-
-store::StoredPosition Job::stored_position(const job::Progress& at) const {
-  return {.key = key,
-          .cursor = {.order = at.order,
-                     .at = at.at,
-                     .position = at.position,
-                     .run = schedule().run(),
-                     .branch = schedule().branch(),
-                     .turn = at.released},
-          .kept_unix_ms = 0};
-}
-
-job::EndView Job::end() const {
-  job::EndView end{.unix_ms = unix_ms(), .how = "done", .at = here()};
-  if (const std::string failure = failures.last_end(); !failure.empty()) {
-    end.how = "failed: " + failure;
-  } else if (!membership.all_done() && !last_parting.empty()) {
-    end.how = last_parting;
-  }
-  return end;
-}
-
-store::StoredJob Job::stored(const JobState& as, const job::Membership& members_as) const {
-  job::Turn granted = 0;
-  std::optional<job::Turn> due;
-  for (const auto& [member, session] : members) {
-    if (session->consumer == nullptr) continue;
-    const Grant::Bound bound = session->consumer->bound_grant(as.plan->schedule);
-    granted = std::max(granted, bound.granted);
-    due = std::max(due.value_or(0), bound.due);
-  }
-  store::StoredJob job{.key = key,
-                       .declared = declared,
-                       .ended = !declared && members.empty() && !members_as.expected(),
-                       .incarnation = incarnation,
-                       .seed = seed,
-                       .replicas = replicas,
-                       .epochs = epochs,
-                       .open_epochs = as.open_epochs,
-                       .max_epochs = max_epochs,
-                       .limits = as.limits,
-                       .vars = as.vars,
-                       .first_vars = first_vars,
-                       .batch_size = batch_size,
-                       .start = as.start,
-                       .phases = {},
-                       .schedule = as.plan->schedule.record(),
-                       .members = members_as.record(),
-                       .reserved = members_as.to_reserve(granted, due.value_or(job::kNoTurn)),
-                       .reached = members_as.reached(),
-                       .done = presence->done(),
-                       .kept_unix_ms = 0};
-  for (const auto& [version, phase] : as.plan->phases)
-    job.phases.emplace(version, stored_phase(*phase));
-  return job;
 }
 
 }  // namespace spdld::session

@@ -113,25 +113,56 @@ struct KeptFailures {
   std::uint64_t last = 0;                 // the number of the last one
 };
 
+// The place up to which all shards of a job have given back their batches: start="ledger" begins
+// there.
+struct Ledger {
+  job::Progress place = {};
+  std::uint64_t kept_unix_ms = 0;  // 0: nothing is on disk yet
+  std::string conflict = {};       // how a consumer's own cursor differed, the last time one did
+  std::optional<store::StoredPosition> kept = std::nullopt;  // as the disk has it
+  std::uint64_t rewinds = 0;                                 // so far
+
+  bool is_known() const { return kept_unix_ms > 0; }
+  void keep(const store::StoredPosition& position);  // it is on disk so
+  // The job goes on there as if it had never been further.
+  void rewind(const job::Progress& to);
+};
+
+// How the ranks of a run come together.
+struct Gathering {
+  std::optional<std::chrono::nanoseconds> began = std::nullopt;  // to attach
+  bool over = false;  // shards not read by now are another node's
+  // Where all begin that ask for the ledger's place, once the first of a new run has.
+  std::optional<job::OwnSeek> ledger_start = std::nullopt;
+};
+
+// The record of a job on disk, if there is one.
+struct RecordOnDisk {
+  bool is_old = true;  // it does not say the same as stored_job()
+  bool may_be_of_other_run = false;
+  std::uint64_t unix_ms = 0;       // when it was written last
+  std::uint64_t last_failure = 0;  // the number of the last one that it has
+  std::size_t replaced = 0;        // of those that this run has replaced, so many are there, too
+};
+
 // One training run on one pipeline. Facts that a rank may not change later are const;
 // JobTable::mutex() guards the rest. The FailureJudge methods are thread-safe by themselves, as
 // workers call them.
 class Job final : public stream::FailureJudge {
  public:
-  static constexpr std::uint64_t kNoEnd = JobState::kNoEnd;
-
   Job(stream::JobTag tag, job::JobKey key, JobPlanPtr plan, std::uint64_t seed,
       std::uint64_t replace_budget, KeptFailures kept_failures);
 
   Status may_replace(const engine::SampleFailure& failure) override;
   void stream_failed(const engine::StreamFailure& failure) override;
 
-  bool last_known() const { return last_known(state.open_epochs); }
-  bool last_known(std::uint64_t open) const { return max_epochs > 0 && open >= max_epochs; }
+  bool last_known() const { return max_epochs > 0 && state.open_epochs >= max_epochs; }
   const job::Schedule& schedule() const { return state.plan->schedule; }
   std::uint32_t num_shards() const { return schedule().shards(job::kNoTurn); }
   // The first turn that cursors and ranks may begin at.
   job::Turn first_turn() const { return schedule().record().oldest; }
+  // The members that have a consumer.
+  std::vector<SessionPtr> attached() const;
   // Where the rank is that was sent least of those that are here; of those that were, when none is.
   struct Standing {
     job::Turn turn = 0;
@@ -145,9 +176,6 @@ class Job final : public stream::FailureJudge {
   // The place up to which all shards have given back their batches. A shard that no rank has read
   // yet stands where the record has the job, or at its start, until it is taken for another node's.
   job::Progress acknowledged() const;
-  // Whether a rank has been in this run.
-  bool has_been_read() const;
-  bool has_consumer(job::Member member) const;
   // Whether each of its places has a consumer, or had one.
   bool all_seen() const;
   // All that it runs, or is to run.
@@ -159,14 +187,6 @@ class Job final : public stream::FailureJudge {
   void read_by(const Readings& readings);
   // A run begins at state.start, of the last version and so many shards.
   void begin_run(std::uint32_t num_shards);
-  // The step from which a rank of these own seeks runs a swap of the log.
-  job::StepAt runs_from(const job::Edit& swap, const job::OwnSeeks& own) const;
-  // The progress of a rank of these own seeks that begins at `turn`.
-  job::Progress progress_at(job::Turn turn, const job::OwnSeeks& own) const;
-  // It goes on there as if it had never been further.
-  void rewind_ledger(const job::Progress& to);
-  // It is on disk so.
-  void ledger_kept(const store::StoredPosition& position);
   // Takes down how far those that are here were given turns.
   void note_progress();
   // Whether the record must be written again: see Membership.
@@ -178,17 +198,8 @@ class Job final : public stream::FailureJudge {
   bool find_entries();
   // After a member has gone back: where shards enter beyond all members is not known any more.
   void forget_entries();
-  const pipeline::PhasePtr& phase_at(const Standing& at) const;
-  const pipeline::Phase& phase() const { return *phase_at(standing()); }
-  Spent spent() const;  // on all its runs
-  job::JobView view() const;
-  // How it ended: when nobody is attached any more.
-  job::EndView end() const;
-  store::StoredJob stored() const { return stored(state, membership); }
-  // The record of the job if it had this state and these members. Consumers are granted no turn
-  // beyond those that it reserves.
-  store::StoredJob stored(const JobState& as, const job::Membership& members_as) const;
-  store::StoredPosition stored_position(const job::Progress& at) const;
+  pipeline::PhasePtr phase() const;  // that it runs where it stands
+  Spent spent() const;               // on all its runs
 
   const stream::JobTag tag;
   const job::JobKey key;
@@ -213,8 +224,6 @@ class Job final : public stream::FailureJudge {
   JobState state;
   // begin_change() sets it and end_change() clears it: no rank attaches meanwhile.
   bool being_written = false;
-  // Where all begin that ask for the ledger's place, once the first of a new run has.
-  std::optional<job::OwnSeek> ledger_start;
   std::map<job::Member, SessionPtr> members;
   // An attach that waits without a thread: for a write of the job, or for the place of another
   // member, which says where it begins.
@@ -227,23 +236,9 @@ class Job final : public stream::FailureJudge {
   // The members of this run, with those that have left or that an earlier daemon had.
   job::Membership membership;
   std::string last_parting;  // how the last consumer ended that did not say good-bye
-  // The time when the job's consumers began to attach; and `gathered`: shards not read by now are
-  // another node's.
-  std::optional<std::chrono::nanoseconds> began;
-  bool gathered = false;
-  job::LedgerView ledger;
-  job::Progress ledger_place;                 // the same, for who begins there
-  std::optional<store::StoredPosition> kept;  // what is on disk of it
-  std::uint64_t rewinds = 0;                  // of it, so far
-  std::uint64_t failures_kept = 0;            // the number of the last failure that is on disk
-  std::size_t replaced_kept = 0;  // of those that this run has replaced, so many are, too
-  bool record_is_old = true;      // the record on disk, if any, does not say what stored() does
-  bool new_run = false;           // the record on disk may be of another run
-  std::uint64_t recorded_unix_ms = 0;  // when it was written last
-
- private:
-  void set_ledger(const job::Progress& at);
-  bool note_progress(const Session& session);  // whether it asks for more batches
+  Gathering gathering;
+  Ledger ledger;
+  RecordOnDisk record;
 };
 using JobPtr = std::shared_ptr<Job>;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/job_plan.h"
 
+#include <algorithm>
 #include <random>
 
 #include "stream/span.h"
@@ -28,6 +29,10 @@ std::uint32_t JobPlan::last_version() const {
   return record.base.next_version;
 }
 
+const pipeline::PhasePtr& JobPlan::phase_at(job::Turn turn, const job::OwnSeeks& own) const {
+  return phase(schedule.locate(std::max(turn, schedule.record().oldest), own).version);
+}
+
 job::Progress JobPlan::progress_at(job::Turn turn, const job::OwnSeeks& own) const {
   const job::State back = schedule.behind(turn, own);
   return {.sent = turn,
@@ -36,6 +41,18 @@ job::Progress JobPlan::progress_at(job::Turn turn, const job::OwnSeeks& own) con
           .at = back.at(),
           .position = back.position,
           .order = phase(back.version)->order_text()};
+}
+
+job::StepAt JobPlan::runs_from(const job::Edit& swap, const job::OwnSeeks& own) const {
+  const job::Turn turn = std::max(swap.turn, schedule.record().oldest);
+  const job::State there = schedule.locate(turn, known_at(turn, own));
+  const std::uint32_t version = std::get<job::Edit::Swap>(swap.change).version;
+  if (there.version == version || there.next_version != version) return there.at();
+  return {.epoch = there.epoch + 1, .step = 0};
+}
+
+job::OwnSeeks known_at(job::Turn turn, const job::OwnSeeks& own) {
+  return own.empty() || own.front().turn > turn ? job::OwnSeeks() : own;
 }
 
 JobPlanPtr new_run(pipeline::PhasePtr phase, const job::State& from) {

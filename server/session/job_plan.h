@@ -22,11 +22,17 @@ struct JobPlan {
   // Of the version that was given last, whether or not it runs already.
   std::uint32_t last_version() const;
   const pipeline::PhasePtr& last_phase() const { return phase(last_version()); }
+  // Of a rank of these own seeks that is sent `turn` next.
+  const pipeline::PhasePtr& phase_at(job::Turn turn, const job::OwnSeeks& own) const;
   // The progress of a rank of these own seeks that begins at `turn`.
   job::Progress progress_at(job::Turn turn, const job::OwnSeeks& own) const;
+  // The step from which a rank of these own seeks runs a swap of the log.
+  job::StepAt runs_from(const job::Edit& swap, const job::OwnSeeks& own) const;
 };
 using JobPlanPtr = std::shared_ptr<const JobPlan>;
 
+// A rank's own seeks as far as they tell its place at a turn; none where all of them come later.
+job::OwnSeeks known_at(job::Turn turn, const job::OwnSeeks& own);
 // A run of its own that begins at `from`, which holds a place and the number of shards.
 JobPlanPtr new_run(pipeline::PhasePtr phase, const job::State& from);
 // The same schedule with other phases for some of its versions, of the same facts.

@@ -47,6 +47,16 @@ std::uint32_t version_for(const store::StoredJob& stored, const std::string& ord
   return last;
 }
 
+store::StoredPhase stored_phase(const pipeline::Phase& phase) {
+  const pipeline::PipelineVersion& pipeline = *phase.pipeline;
+  return {.version = pipeline.version,
+          .owner = pipeline.owner.uid,
+          .request = pipeline.request,
+          .batch_size = phase.batch,
+          .overrides = phase.overrides,
+          .reader = pipeline.reader};
+}
+
 }  // namespace
 
 store::StoredPipeline stored_pipeline(const pipeline::PipelineVersion& pipeline) {
@@ -66,14 +76,51 @@ store::StoredRevision stored_revision(const pipeline::PipelineVersion& pipeline,
           .request = pipeline.request};
 }
 
-store::StoredPhase stored_phase(const pipeline::Phase& phase) {
-  const pipeline::PipelineVersion& pipeline = *phase.pipeline;
-  return {.version = pipeline.version,
-          .owner = pipeline.owner.uid,
-          .request = pipeline.request,
-          .batch_size = phase.batch,
-          .overrides = phase.overrides,
-          .reader = pipeline.reader};
+store::StoredJob stored_job(const Job& job) { return stored_job(job, job.state, job.membership); }
+
+store::StoredJob stored_job(const Job& job, const JobState& as, const job::Membership& members_as) {
+  job::Turn granted = 0;
+  std::optional<job::Turn> due;
+  for (const SessionPtr& session : job.attached()) {
+    const Grant::Bound bound = session->consumer->bound_grant(as.plan->schedule);
+    granted = std::max(granted, bound.granted);
+    due = std::max(due.value_or(0), bound.due);
+  }
+  store::StoredJob stored{.key = job.key,
+                          .declared = job.declared,
+                          .ended = !job.declared && job.members.empty() && !members_as.expected(),
+                          .incarnation = job.incarnation,
+                          .seed = job.seed,
+                          .replicas = job.replicas,
+                          .epochs = job.epochs,
+                          .open_epochs = as.open_epochs,
+                          .max_epochs = job.max_epochs,
+                          .limits = as.limits,
+                          .vars = as.vars,
+                          .first_vars = job.first_vars,
+                          .batch_size = job.batch_size,
+                          .start = as.start,
+                          .phases = {},
+                          .schedule = as.plan->schedule.record(),
+                          .members = members_as.record(),
+                          .reserved = members_as.to_reserve(granted, due.value_or(job::kNoTurn)),
+                          .reached = members_as.reached(),
+                          .done = job.presence->done(),
+                          .kept_unix_ms = 0};
+  for (const auto& [version, phase] : as.plan->phases)
+    stored.phases.emplace(version, stored_phase(*phase));
+  return stored;
+}
+
+store::StoredPosition stored_position(const Job& job, const job::Progress& at) {
+  return {.key = job.key,
+          .cursor = {.order = at.order,
+                     .at = at.at,
+                     .position = at.position,
+                     .run = job.schedule().run(),
+                     .branch = job.schedule().branch(),
+                     .turn = at.released},
+          .kept_unix_ms = 0};
 }
 
 JobRecords::JobRecords(const SessionsDeps& deps, JobTable& table, stream::Streams& streams)
@@ -205,12 +252,12 @@ Result<JobPtr> JobRecords::rebuild(const store::StoredJob& stored, JobPlanPtr pl
   job->state.start = stored.start;
   // The old listing was never written to disk, so the dataset was listed anew. The new listing
   // counts from now on.
-  job->record_is_old =
+  job->record.is_old =
       std::any_of(stored.phases.begin(), stored.phases.end(),
                   [](const auto& phase) { return phase.second.request.dataset.empty(); });
-  job->recorded_unix_ms = stored.kept_unix_ms;
+  job->record.unix_ms = stored.kept_unix_ms;
   SPDLD_ASSIGN(const auto position, kept_position(stored.key));
-  if (position && position->cursor.run == job->schedule().run()) job->ledger_kept(*position);
+  if (position && position->cursor.run == job->schedule().run()) job->ledger.keep(*position);
   return job;
 }
 
@@ -341,7 +388,7 @@ pipeline::Asked<JobPtr> JobRecords::inherit(store::StoredJob stored,
   stored.start.step = 0;  // no step of other batches means anything in these
   SPDLD_ASSIGN(const JobPtr job, rebuild(stored, new_run(made, {.shards = num_shards})));
   job->replicas = request.replicas;
-  job->record_is_old = true;
+  job->record.is_old = true;
   return std::optional(job);
 }
 

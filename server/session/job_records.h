@@ -30,7 +30,11 @@ store::StoredPipeline stored_pipeline(const pipeline::PipelineVersion& pipeline)
 store::StoredRevision stored_revision(const pipeline::PipelineVersion& pipeline, uid_t applied_by,
                                       std::string note = {});
 
-store::StoredPhase stored_phase(const pipeline::Phase& phase);
+store::StoredJob stored_job(const Job& job);
+// The record of the job if it had this state and these members. Consumers are granted no turn
+// beyond those that it reserves.
+store::StoredJob stored_job(const Job& job, const JobState& as, const job::Membership& members_as);
+store::StoredPosition stored_position(const Job& job, const job::Progress& at);
 
 // Makes jobs: anew, and from the records that an earlier daemon or an earlier run left on disk.
 // Owned by Sessions. Thread-safe.

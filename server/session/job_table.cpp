@@ -106,7 +106,7 @@ std::map<std::uint32_t, std::uint32_t> JobTable::jobs_on(const std::string& pipe
   MutexLock lock(mutex_);
   std::map<std::uint32_t, std::uint32_t> by_version;
   for (const auto& [key, job] : jobs_) {
-    if (key.pipeline == pipeline) ++by_version[job->phase().version()];
+    if (key.pipeline == pipeline) ++by_version[job->phase()->version()];
   }
   return by_version;
 }
@@ -181,7 +181,7 @@ void JobTable::leave(const SessionPtr& session, bool done) {
   if (held == job.members.end() || held->second != session) return;
   job.note_left(*session, done);
   if (!done) job.last_parting = session->parting;
-  if (session->consumer != nullptr && !suspended_) job.record_is_old = true;
+  if (session->consumer != nullptr && !suspended_) job.record.is_old = true;
   job.members.erase(held);
   if (job.members.empty()) end_job(session->job);
 }
@@ -193,8 +193,9 @@ void JobTable::end_job(const JobPtr& ended) {
   // another run.
   if (job.declared || !runs(ended) || !job.waiting.empty()) return;
   if (job.membership.anyone_left()) {
-    store::StoredEnd end{
-        .end = job.end(), .view = job.view(), .stages = stages_of(job, deps_.executor.threads())};
+    store::StoredEnd end{.end = end_of(job),
+                         .view = view_of(job),
+                         .stages = stages_of(job, deps_.executor.threads())};
     end.view.ledger.at = job.acknowledged().at;
     end.view.rows_per_s.reset();
     for (job::StageView& stage : end.stages) {

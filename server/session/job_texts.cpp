@@ -27,7 +27,9 @@ std::string away_text(const Job& job, job::Member member) {
   const std::vector<job::Member> done = job.presence->done();
   for (std::uint32_t replica = 0; replica < job.replicas; ++replica) {
     const job::Member other{member.shard, replica};
-    if (!job.has_consumer(other) && std::find(done.begin(), done.end(), other) == done.end())
+    const auto held = job.members.find(other);
+    const bool is_here = held != job.members.end() && held->second->consumer != nullptr;
+    if (!is_here && std::find(done.begin(), done.end(), other) == done.end())
       return "; " + member_text(job, other) + " is away, and is waited for: start it again";
   }
   return {};

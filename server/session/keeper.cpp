@@ -99,9 +99,7 @@ Status Keeper::keep_brought(JobTable& table) {
     // Also where the write failed: ranks do not stop for a broken disk.
     for (const auto& [key, job] : table.jobs()) {
       if (!job->is_private || !tried.contains(key.pipeline)) continue;
-      for (const auto& [member, session] : job->members) {
-        if (session->consumer != nullptr) readers.push_back(session->consumer);
-      }
+      for (const SessionPtr& session : job->attached()) readers.push_back(session->consumer);
     }
   }
   for (const auto& reader : readers) reader->grant(job::kNoTurn);
@@ -125,37 +123,36 @@ Keeper::Unkept Keeper::unkept(std::uint64_t now) {
   if (paces) paced_at_ = clock;
   for (const auto& [key, job] : table_.jobs()) {
     if (job->is_private) continue;
-    if (!table_.awaits(*job) && job->membership.stop_expecting()) job->record_is_old = true;
+    if (!table_.awaits(*job) && job->membership.stop_expecting()) job->record.is_old = true;
     job->note_progress();
-    if (job->outruns_record(paces)) job->record_is_old = true;
-    const bool alive = !job->members.empty() && now > job->recorded_unix_ms + kMarkAliveMs;
-    std::vector<engine::LoggedFailure> failures = job->failures.behind(job->failures_kept);
-    std::vector<std::uint64_t> replaced = job->failures.replaced_behind(job->replaced_kept);
-    if (std::exchange(job->record_is_old, false) || alive || !failures.empty()) {
+    if (job->outruns_record(paces)) job->record.is_old = true;
+    const bool alive = !job->members.empty() && now > job->record.unix_ms + kMarkAliveMs;
+    std::vector<engine::LoggedFailure> failures = job->failures.behind(job->record.last_failure);
+    std::vector<std::uint64_t> replaced = job->failures.replaced_behind(job->record.replaced);
+    if (std::exchange(job->record.is_old, false) || alive || !failures.empty()) {
       const std::uint64_t last_failure =
-          failures.empty() ? job->failures_kept : failures.back().number;
-      due.records.push_back(job->stored());
+          failures.empty() ? job->record.last_failure : failures.back().number;
+      due.records.push_back(stored_job(*job));
       due.records.back().failures = std::move(failures);
       due.records.back().replaced = std::move(replaced);
-      job->recorded_unix_ms = now;
+      job->record.unix_ms = now;
       Unkept::Changed& changed = due.changed.emplace_back();
       changed.job = job;
       changed.reserved = due.records.back().reserved;
       changed.last_failure = last_failure;
-      changed.replaced = job->replaced_kept + due.records.back().replaced.size();
-      for (const auto& [member, session] : job->members) {
-        if (session->consumer != nullptr) changed.consumers.push_back(session->consumer);
-      }
+      changed.replaced = job->record.replaced + due.records.back().replaced.size();
+      for (const SessionPtr& session : job->attached())
+        changed.consumers.push_back(session->consumer);
       // The ledger on disk is of an earlier run.
-      changed.new_run = std::exchange(job->new_run, false);
-      if (changed.new_run) job->kept.reset();
+      changed.new_run = std::exchange(job->record.may_be_of_other_run, false);
+      if (changed.new_run) job->ledger.kept.reset();
     }
-    if (job->began && clock - *job->began > kGather) job->gathered = true;
+    if (job->gathering.began && clock - *job->gathering.began > kGather) job->gathering.over = true;
     if (job->members.empty() && !job->membership.anyone_left()) continue;
-    store::StoredPosition position = job->stored_position(job->acknowledged());
-    if (!alive && job->kept && job->kept->cursor == position.cursor) continue;
+    store::StoredPosition position = stored_position(*job, job->acknowledged());
+    if (!alive && job->ledger.kept && job->ledger.kept->cursor == position.cursor) continue;
     due.positions.push_back(std::move(position));
-    due.moved.push_back({job, job->rewinds});
+    due.moved.push_back({job, job->ledger.rewinds});
   }
   for (store::StoredJob& record : due.records) record.kept_unix_ms = now;
   for (store::StoredPosition& position : due.positions) position.kept_unix_ms = now;
@@ -261,13 +258,13 @@ void Keeper::keep() {
   if (written.ok()) {
     for (std::size_t i = 0; i < due.moved.size(); ++i) {
       Job& job = *due.moved[i].job;
-      if (job.rewinds != due.moved[i].rewinds) continue;  // it is elsewhere since
-      job.ledger_kept(due.positions[due.ended_positions + i]);
+      if (job.ledger.rewinds != due.moved[i].rewinds) continue;  // it is elsewhere since
+      job.ledger.keep(due.positions[due.ended_positions + i]);
     }
     for (const Unkept::Changed& changed : due.changed) {
       changed.job->membership.kept(changed.reserved);
-      changed.job->failures_kept = changed.last_failure;
-      changed.job->replaced_kept = changed.replaced;
+      changed.job->record.last_failure = changed.last_failure;
+      changed.job->record.replaced = changed.replaced;
     }
     table_.ended().drop_first(due.ended_jobs, due.ended_positions);
     return;
@@ -279,8 +276,9 @@ void Keeper::keep() {
         "consumers go on by their own cursors",
         written.message());
   for (const Unkept::Changed& changed : due.changed) {
-    changed.job->record_is_old = true;
-    changed.job->new_run = changed.job->new_run || changed.new_run;
+    changed.job->record.is_old = true;
+    changed.job->record.may_be_of_other_run =
+        changed.job->record.may_be_of_other_run || changed.new_run;
   }
 }
 

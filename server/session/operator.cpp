@@ -10,7 +10,9 @@
 #include "base/log.h"
 #include "base/text/counted.h"
 #include "session/about.h"
+#include "session/job_records.h"
 #include "session/job_texts.h"
+#include "session/reports.h"
 #include "stream/span.h"
 
 namespace spdld::session {
@@ -81,7 +83,7 @@ Result<job::JobView> Operator::create_job(const job::Caller& caller, const JobRe
     }
     job->being_written = true;
     table_.jobs()[key] = job;
-    record = job->stored();
+    record = stored_job(*job);
   }
   // The new job's record replaces that of an earlier job of the same name, declared or not.
   record.kept_unix_ms = unix_ms();
@@ -93,16 +95,16 @@ Result<job::JobView> Operator::create_job(const job::Caller& caller, const JobRe
     table_.drop_job(job);
     return tl::unexpected<Status>(kept);
   }
-  job->recorded_unix_ms = record.kept_unix_ms;
+  job->record.unix_ms = record.kept_unix_ms;
   job->membership.kept(record.reserved);
-  job->record_is_old = false;
+  job->record.is_old = false;
   table_.ended().forget(key);
   table_.broken().erase(key);
   table_.limits_changed(*job);
   log::info(about(key, caller.uid), "job '{}' on pipeline '{}' created for uid {}: {}, {} epochs",
             key.job, key.pipeline, caller.uid, counted(request.num_shards, "shard"),
             request.epochs == job::EpochMode::kManual ? "manual" : "automatic");
-  return job->view();
+  return view_of(*job);
 }
 
 Result<job::JobView> Operator::advance_epoch(const job::Caller& caller, const JobName& name,
@@ -126,11 +128,9 @@ Result<job::JobView> Operator::advance_epoch(const job::Caller& caller, const Jo
   };
   SPDLD_ASSIGN(const JobPtr job, changes_.change_job(caller, name, plan));
   MutexLock lock(table_.mutex());
-  for (const auto& [member, session] : job->members) {
-    if (session->consumer != nullptr)
-      session->consumer->open_epochs(job->state.open_epochs, job->last_known());
-  }
-  return job->view();
+  for (const SessionPtr& session : job->attached())
+    session->consumer->open_epochs(job->state.open_epochs, job->last_known());
+  return view_of(*job);
 }
 
 Result<job::JobView> Operator::limit_job(const job::Caller& caller, const JobName& name,
@@ -148,7 +148,7 @@ Result<job::JobView> Operator::limit_job(const job::Caller& caller, const JobNam
   SPDLD_ASSIGN(const JobPtr job, changes_.change_job(caller, name, plan));
   MutexLock lock(table_.mutex());
   if (table_.runs(job)) table_.limits_changed(*job);
-  return job->view();
+  return view_of(*job);
 }
 
 Status Operator::check_together(const Change& change, const std::string& what) {
@@ -158,8 +158,8 @@ Status Operator::check_together(const Change& change, const std::string& what) {
     job::State state;
   };
   std::optional<There> first;
-  for (const auto& [member, session] : job.members) {
-    if (session->consumer == nullptr) continue;
+  for (const SessionPtr& session : job.attached()) {
+    const job::Member member = session->member;
     const Consumer::View view = session->consumer->view();
     if (view.ended) continue;
     const job::State state =
@@ -210,7 +210,7 @@ Result<job::JobView> Operator::seek_job(const job::Caller& caller, const JobName
   MutexLock lock(table_.mutex());
   log::info(about(job->key), "job '{}' goes on at {} instead of {}", job->key.job, place_text(to),
             place_text(from));
-  return job->view();
+  return view_of(*job);
 }
 
 Result<job::JobView> Operator::resize_job(const job::Caller& caller, const JobName& name,
@@ -219,7 +219,7 @@ Result<job::JobView> Operator::resize_job(const job::Caller& caller, const JobNa
     MutexLock lock(table_.mutex());
     SPDLD_ASSIGN(const JobPtr job, table_.find_job(caller, name));
     SPDLD_TRY(check_world(num_shards, job->replicas));
-    if (num_shards == job->num_shards()) return job->view();
+    if (num_shards == job->num_shards()) return view_of(*job);
   }
   bool grows = false;
   const auto plan = [&](Change& change) SPDLD_REQUIRES(table_.mutex()) -> Status {
@@ -243,12 +243,12 @@ Result<job::JobView> Operator::resize_job(const job::Caller& caller, const JobNa
   SPDLD_ASSIGN(const JobPtr job, changes_.change_job(caller, name, plan));
   MutexLock lock(table_.mutex());
   if (grows) {
-    job->began = deps_.clock.now();  // the ranks of the new shards are not attached yet
-    job->gathered = false;
+    job->gathering.began = deps_.clock.now();  // the ranks of the new shards are not attached yet
+    job->gathering.over = false;
   }
   log::info(about(job->key), "job '{}' has {} from {} on", job->key.job,
-            counted(num_shards, "shard"), place_text(job->view().dealt_from));
-  return job->view();
+            counted(num_shards, "shard"), place_text(view_of(*job).dealt_from));
+  return view_of(*job);
 }
 
 Result<job::JobView> Operator::skip_steps(const job::Caller& caller, const JobName& name,
@@ -270,7 +270,7 @@ Result<job::JobView> Operator::skip_steps(const job::Caller& caller, const JobNa
   };
   SPDLD_ASSIGN(const JobPtr job, changes_.change_job(caller, name, plan));
   MutexLock lock(table_.mutex());
-  return job->view();
+  return view_of(*job);
 }
 
 void Operator::place_planned(const JobPtr& job) {
@@ -279,8 +279,7 @@ void Operator::place_planned(const JobPtr& job) {
     if (!planned) return Status(Code::kAborted, "nothing is planned any more");
     const job::Turn frontier = hold(*job);
     job::Turn due = job::kNoTurn;
-    for (const auto& [member, session] : job->members) {
-      if (session->consumer == nullptr) continue;
+    for (const SessionPtr& session : job->attached()) {
       const Consumer::View view = session->consumer->view();
       if (view.ended) continue;
       const job::Turn of_this = job->schedule().planned_turn(view.progress.sent, view.own);

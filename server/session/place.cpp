@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/text/counted.h"
 #include "session/about.h"
+#include "session/job_records.h"
 
 namespace spdld::session {
 namespace {
@@ -101,8 +102,8 @@ Status place_first(Job& job, std::uint32_t replica, const delivery::AttachReques
     return {};
   }
   job::Cursor from;
-  if (job.membership.anyone_left() || job.ledger.kept_unix_ms > 0) {
-    from = job.stored_position(job.acknowledged()).cursor;
+  if (job.membership.anyone_left() || job.ledger.is_known()) {
+    from = stored_position(job, job.acknowledged()).cursor;
   } else if (ledger) {
     from = ledger->cursor;
   } else {
@@ -127,11 +128,9 @@ Status place_first(Job& job, std::uint32_t replica, const delivery::AttachReques
     begins = own_seek(job, from);
     if (!begins) return begins.error().with_context(refused);
   }
-  job.ledger_start = *begins;
-  job.began.reset();
-  job.gathered = false;
-  job.rewind_ledger(job.progress_at(begins->turn, {*begins}));
-  job.record_is_old = true;
+  job.gathering = {.ledger_start = *begins};
+  job.ledger.rewind(job.state.plan->progress_at(begins->turn, {*begins}));
+  job.record.is_old = true;
   return {};
 }
 
@@ -149,9 +148,9 @@ Result<Place> place_of(Job& job, job::Member member, const delivery::AttachReque
   }
   if (request.start == wire::StartMode::kLedger) {
     // A rank that comes back alone, while others go on; or one of those that begin by the ledger.
-    std::optional<job::OwnSeek> begins = job.ledger_start;
+    std::optional<job::OwnSeek> begins = job.gathering.ledger_start;
     const job::Progress* was = known != nullptr ? &known->progress : nullptr;
-    if (was == nullptr && !begins && job.ledger.kept_unix_ms > 0) was = &job.ledger_place;
+    if (was == nullptr && !begins && job.ledger.is_known()) was = &job.ledger.place;
     if (was != nullptr) {
       SPDLD_ASSIGN(begins, own_seek(job, {.order = was->order,
                                           .at = was->at,
@@ -168,8 +167,8 @@ Result<Place> place_of(Job& job, job::Member member, const delivery::AttachReque
   if (!job.schedule().counts(cursor, job.membership.reached())) cursor.turn = job.first_turn();
   SPDLD_ASSIGN(const job::OwnSeek begins, own_seek(job, cursor));
   // The consumer knows best; where the record says something else, that is told.
-  const job::StepAt kept = has_left ? known->progress.at : job.ledger.at;
-  if (!request.reconnect && job.ledger.kept_unix_ms > 0 && cursor.at != kept) {
+  const job::StepAt kept = has_left ? known->progress.at : job.ledger.place.at;
+  if (!request.reconnect && job.ledger.is_known() && cursor.at != kept) {
     job.ledger.conflict = "shard " + std::to_string(member.shard) + " goes on at " +
                           place_text(cursor.at) + " by its own cursor; the ledger had " +
                           place_text(kept);

@@ -94,7 +94,7 @@ void Queries::answer(std::uint64_t id, const delivery::QueryRequest& request) {
     if (found == table_.sessions().end() || found->second->job == nullptr) return;
     session = found->second;
     job = session->job;
-    phase = job->phase_at(job->standing());
+    phase = job->phase();
     if (request.kind == wire::QueryKind::kStats) stages = stages_of(*job, deps_.executor.threads());
   }
   delivery::Connection& connection = *session->connection;

@@ -22,7 +22,7 @@ std::uint64_t microseconds(std::chrono::nanoseconds time) {
 
 std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
   std::vector<job::StageView> views;
-  const std::shared_ptr<engine::Run> shared = job.phase().run;
+  const std::shared_ptr<engine::Run> shared = job.phase()->run;
   const engine::Run& run = *shared;
   const auto add = [&](const engine::StagePlan& stage, int concurrency,
                        const engine::StageStats& stats,
@@ -52,17 +52,122 @@ std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
   return views;
 }
 
+job::JobView view_of(const Job& job) {
+  const Job::Standing from = job.standing();
+  const JobPlan& plan = *job.state.plan;
+  const pipeline::Phase& now = *plan.phase_at(from.turn, from.own);
+  const Spent spent = job.spent();
+  const job::Turn turn = std::max(from.turn, job.first_turn());
+  job::JobView view{
+      .job = job.key.job,
+      .pipeline = job.key.pipeline,
+      .owner = job.key.uid,
+      .pipeline_version = now.version(),
+      .declared = job.declared,
+      .num_shards = job.num_shards(),
+      .dealt_from = plan.schedule.record().base.at(),
+      .replicas = job.replicas,
+      .seed = job.seed,
+      .batch_size = now.batch,
+      .epochs = job.epochs,
+      .open_epochs = job.state.open_epochs == JobState::kNoEnd ? 0 : job.state.open_epochs,
+      .max_epochs = job.max_epochs,
+      .steps_per_epoch = plan.schedule.steps_per_epoch(plan.schedule.locate(turn, from.own)),
+      .items = now.items,
+      .replaced = job.failures.replaced(),
+      .replace_budget = job.failures.budget(),
+      .limits = job.state.limits,
+      .arena_bytes = job.meter->used(),
+      .cpu_s = spent.cpu_s,
+      .shared_rows = job.gain->rows.load(std::memory_order_relaxed),
+      .cache_hits = spent.cache_hits,
+      .saved_cpu_s =
+          static_cast<double>(job.gain->saved_ns.load(std::memory_order_relaxed)) * 1e-9 +
+          spent.saved_cpu_s,
+      .rows = job.gain->handed_rows.load(std::memory_order_relaxed),
+      .rows_per_s = job.rates.rows_per_s(),
+      .phases = {},
+      .ledger = {.at = job.ledger.place.at,
+                 .position = job.ledger.place.position,
+                 .kept_unix_ms = job.ledger.kept_unix_ms,
+                 .conflict = job.ledger.conflict},
+      .seeks = {},
+      .shards = {}};
+  const auto show = [&](const job::StepAt& at, const pipeline::Phase& phase) {
+    // No step ran the earlier phase where two begin at the same place.
+    if (!view.phases.empty() && view.phases.back().from == at) view.phases.pop_back();
+    view.phases.push_back({.from = at,
+                           .pipeline_version = phase.version(),
+                           .batch_size = phase.batch,
+                           .vars = phase.pipeline->plan->spec.vars});
+  };
+  // As a rank that is here sees it.
+  const auto place_at = [&](job::Turn of) {
+    of = std::max(of, job.first_turn());
+    return plan.schedule.behind(of, known_at(of, from.own)).at();
+  };
+  const job::ScheduleRecord& record = plan.schedule.record();
+  show(record.base.at(), *plan.phase(record.base.version));
+  if (record.base.next_version != record.base.version)
+    show({.epoch = record.base.epoch + 1, .step = 0}, *plan.phase(record.base.next_version));
+  for (std::size_t number = 0; number < record.edits.size(); ++number) {
+    const job::Edit& edit = record.edits[number];
+    if (const auto* const swap = std::get_if<job::Edit::Swap>(&edit.change)) {
+      show(plan.runs_from(edit, from.own), *plan.phase(swap->version));
+    } else if (const auto* const seek = std::get_if<job::Edit::Seek>(&edit.change)) {
+      if (edit.turn >= turn) view.seeks.push_back({.from = place_at(edit.turn), .to = seek->to});
+    } else {
+      view.dealt_from = plan.schedule.before_edit(number, known_at(edit.turn, from.own)).at();
+    }
+  }
+  if (record.planned) {
+    const job::Turn due = plan.schedule.planned_turn(turn, from.own);
+    const job::StepAt at = due == job::kNoTurn ? record.planned->place.value_or(job::kNever)
+                                               : plan.schedule.locate(due, from.own).at();
+    show(at, *plan.phase(record.planned->version));
+  }
+  for (std::uint32_t shard = 0; shard < job.num_shards(); ++shard) {
+    for (std::uint32_t replica = 0; replica < job.replicas; ++replica) {
+      job::ShardView& of = view.shards.emplace_back();
+      of.shard = shard;
+      of.replica = replica;
+      job::StepAt next = from.at;
+      const job::Member member{shard, replica};
+      if (const auto* const known = job.membership.find(member)) next = known->progress.next;
+      if (const auto held = job.members.find(member); held != job.members.end()) {
+        const Session& session = *held->second;
+        of.session = session.id;
+        of.pid = session.connection->peer().pid;
+        if (session.consumer != nullptr) next = session.consumer->view().progress.next;
+      }
+      of.epoch = next.epoch;
+      of.step = next.step;
+    }
+  }
+  return view;
+}
+
+job::EndView end_of(const Job& job) {
+  job::EndView end{.unix_ms = unix_ms(), .how = "done", .at = job.here()};
+  if (const std::string failure = job.failures.last_end(); !failure.empty()) {
+    end.how = "failed: " + failure;
+  } else if (!job.membership.all_done() && !job.last_parting.empty()) {
+    end.how = job.last_parting;
+  }
+  return end;
+}
+
 Result<job::JobView> Reports::job(const job::Caller& caller, const JobName& name) const {
   MutexLock lock(table_.mutex());
   SPDLD_ASSIGN(const JobPtr found, table_.find_job(caller, name));
-  return found->view();
+  return view_of(*found);
 }
 
 std::vector<job::JobView> Reports::jobs(const job::Caller& caller) const {
   MutexLock lock(table_.mutex());
   std::vector<job::JobView> views;
   for (const auto& [key, job] : table_.jobs()) {
-    if (table_.visible(caller, *job)) views.push_back(job->view());
+    if (table_.visible(caller, *job)) views.push_back(view_of(*job));
   }
   return views;
 }
@@ -227,7 +332,7 @@ void Reports::take_rates() {
     if (session->consumer != nullptr) session->rows.add(now, {session->consumer->view().rows});
   }
   for (const auto& [key, job] : table_.jobs())
-    job->rates.add(now, job->gain->handed_rows.load(std::memory_order_relaxed), job->phase().run);
+    job->rates.add(now, job->gain->handed_rows.load(std::memory_order_relaxed), job->phase()->run);
 }
 
 Reports::Totals Reports::totals_so_far() const {

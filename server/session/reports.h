@@ -15,6 +15,10 @@ namespace spdld::session {
 // The stages of a job's current phase. `threads`: those of the daemon, for a stage without a limit.
 std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads);
 
+job::JobView view_of(const Job& job);
+// How the job ended: when nobody is attached any more.
+job::EndView end_of(const Job& job);
+
 // Makes the views of jobs and sessions. A caller sees its own jobs, an admin all. Owned by
 // Sessions. Thread-safe.
 class Reports {

@@ -129,9 +129,8 @@ void Sessions::heartbeat() {
         continue;
       }
       const Consumer::View view = session->consumer->view();
-      const Job::Standing standing{
-          .turn = view.progress.sent, .own = view.own, .at = view.progress.next};
-      const engine::Run& run = *session->job->phase_at(standing)->run;
+      const engine::Run& run =
+          *session->job->state.plan->phase_at(view.progress.sent, view.own)->run;
       const std::uint64_t tasks = run.fetch_stats().tasks() + run.process_stats().tasks();
       const bool works = std::exchange(session->seen_tasks, tasks) != tasks;
       Waiting& waiting = live.emplace_back();

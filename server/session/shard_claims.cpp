@@ -14,7 +14,7 @@ namespace {
 
 // Adds the failures of a running job that are not on disk yet.
 void add_unkept(const Job& job, KeptFailures& failures) {
-  for (const std::uint64_t item : job.failures.replaced_behind(job.replaced_kept))
+  for (const std::uint64_t item : job.failures.replaced_behind(job.record.replaced))
     failures.replaced.insert(item);
   const std::vector<engine::LoggedFailure> unkept = job.failures.behind(failures.last);
   if (!unkept.empty()) failures.last = unkept.back().number;
@@ -87,7 +87,7 @@ Result<bool> ShardClaims::claim(const SessionPtr& session, const job::JobKey& ke
   if (claimed.ok()) claimed = check_shard(*job, request);
   if (claimed.ok()) claimed = claim_shard(session, job, request);
   if (claimed.ok() && job->members.size() == 1 && !request.reconnect)
-    job->new_run = !job->is_private;
+    job->record.may_be_of_other_run = !job->is_private;
   if (claimed.ok()) return true;
   table_.drop_if_unused(job);
   return tl::unexpected<Status>(claimed);
@@ -200,18 +200,16 @@ Result<JobPtr> ShardClaims::join_job(const job::JobKey& key,
     }
     before->members.clear();
     const job::Progress last = before->acknowledged();
-    job->rewind_ledger(last);
+    job->ledger.rewind(last);
     job->ledger.kept_unix_ms = std::max<std::uint64_t>(before->ledger.kept_unix_ms, 1);
     before->membership.start_again();  // all its ranks are others
     job->replicas = request.replicas;
-    job->began.reset();
-    job->gathered = false;
-    job->ledger_start.reset();
+    job->gathering = {};
     job->presence->reset();
   }
   if (takes_over && !before->is_private && job != before) table_.ended().push(*before);
   if (job->incarnation != request.incarnation || table_.jobs()[key] != job)
-    job->record_is_old = true;
+    job->record.is_old = true;
   job->incarnation = request.incarnation;
   if (before != nullptr && before != job) {
     streams_.forget(before->tag);
@@ -297,7 +295,7 @@ Status ShardClaims::check_facts(const Job& job, std::uint32_t replica,
   };
   if (request.batch_size &&
       !phases([&](const pipeline::Phase& phase) { return phase.batch == *request.batch_size; }))
-    return differs("batch_size", job.phase().batch, *request.batch_size,
+    return differs("batch_size", job.phase()->batch, *request.batch_size,
                    "give the job's (batch_size=), or none");
   for (const auto& [name, value] : request.vars) {
     const auto has = [&name = name, &value = value](const pipeline::Phase& phase) {
@@ -312,7 +310,7 @@ Status ShardClaims::check_facts(const Job& job, std::uint32_t replica,
     };
     if (phases(has) || says(job.state.vars) || says(job.first_vars)) continue;
     return Status(Code::kFailedPrecondition, "job '" + job.key.job + "' runs with " + name + "=" +
-                                                 job.phase().pipeline->plan->spec.vars.at(name) +
+                                                 job.phase()->pipeline->plan->spec.vars.at(name) +
                                                  ", and this consumer wants " + name + "=" + value +
                                                  ": all ranks of a job must give the same vars");
   }

@@ -128,31 +128,28 @@ LastChange last_change(const Job& job, job::Turn frontier) {
   const JobPlan& plan = *job.state.plan;
   const job::ScheduleRecord& record = plan.schedule.record();
   const Job::Standing furthest = job.furthest();
-  LastChange last;
-  last.version = record.base.next_version;
-  last.since = record.base.at();
-  last.before = plan.phase(record.base.version);
-  last.before_version = record.base.version;
-  last.before_since = last.since;
+  LastChange last{.version = record.base.next_version,
+                  .since = record.base.at(),
+                  .before = plan.phase(record.base.version),
+                  .before_version = record.base.version,
+                  .before_since = record.base.at()};
+  const auto change_to = [&](std::uint32_t version, job::StepAt since) {
+    last.before = plan.phase(last.version);
+    last.before_version = std::exchange(last.version, version);
+    last.before_since = std::exchange(last.since, since);
+  };
   for (const job::Edit& edit : record.edits) {
     const auto* const swap = std::get_if<job::Edit::Swap>(&edit.change);
     if (swap == nullptr) continue;
-    last.before = plan.phase(last.version);
-    last.before_version = last.version;
-    last.before_since = last.since;
-    last.version = swap->version;
-    last.since = job.runs_from(edit, furthest.own);
+    change_to(swap->version, plan.runs_from(edit, furthest.own));
     last.lies_ahead = edit.turn >= frontier;
   }
   if (!record.planned) return last;
   const job::Turn due =
       plan.schedule.planned_turn(std::max(frontier, job.first_turn()), furthest.own);
-  last.before = plan.phase(last.version);
-  last.before_version = last.version;
-  last.before_since = last.since;
-  last.version = record.planned->version;
-  last.since = due == job::kNoTurn ? record.planned->place.value_or(job::kNever)
-                                   : plan.schedule.behind(due, furthest.own).at();
+  change_to(record.planned->version, due == job::kNoTurn
+                                         ? record.planned->place.value_or(job::kNever)
+                                         : plan.schedule.behind(due, furthest.own).at());
   last.lies_ahead = last.planned = true;
   return last;
 }
@@ -189,7 +186,7 @@ Status place_swap(PlannedSwap& swap, const SwapAt& at, Change& change) {
     change.next.plan = std::move(next);
     return {};
   }
-  const bool may_be_earlier = swap.by_consumer && !job.all_seen() && !job.gathered;
+  const bool may_be_earlier = swap.by_consumer && !job.all_seen() && !job.gathering.over;
   const auto begin = asked_begin(job, at, there, may_be_earlier);
   if (swap.known && !last.lies_ahead) {
     if (at.kind == SwapAt::Kind::kStep && begin && begin->from > last.since)
@@ -232,9 +229,8 @@ Status place_swap(PlannedSwap& swap, const SwapAt& at, Change& change) {
 
 std::optional<double> pace_of(const Job& job) {
   double steps_per_s = 0;
-  const auto batch = static_cast<double>(job.phase().batch);
-  for (const auto& [member, session] : job.members) {
-    if (session->consumer == nullptr) continue;
+  const auto batch = static_cast<double>(job.phase()->batch);
+  for (const SessionPtr& session : job.attached()) {
     const auto rows = session->rows.per_second(0);
     if (!rows) return std::nullopt;
     steps_per_s = std::max({steps_per_s, kLeastStepsPerS, *rows / batch});

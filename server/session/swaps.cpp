@@ -140,7 +140,7 @@ Status Swaps::look_ahead(std::vector<PlannedSwap>& swaps, const SwapAt& at) {
     Status placed = begin(swap, at);
     if (placed.ok()) {
       const Job& job = *swap.job;
-      swap.outlook = SwapOutlook{.version_before = job.phase().version(),
+      swap.outlook = SwapOutlook{.version_before = job.phase()->version(),
                                  .frontier = swap.there.at(),
                                  .steps_per_epoch = job.schedule().steps_per_epoch(swap.there),
                                  .steps_per_s = pace_of(job),
