@@ -18,6 +18,8 @@ ITEMS, BATCH = 24, 4
 # Enough for an item that is looked at when a cache is made, and that no rank comes to.
 MANY_ITEMS = 256
 IO_THREADS = 4
+# What a device that is alone may have of them.
+ALONE = IO_THREADS - 1
 # Longer than the time between two of the daemon's words.
 TIMEOUT_S = 5.0
 
@@ -82,7 +84,7 @@ def test_a_mount_that_hangs_stops_its_own_job_alone(
     stuck, other = start_rank(daemon, "sick", job="stuck"), start_rank(daemon, "well", job="other")
     sick.hang()
     stuck.ask("next")
-    wait_until(lambda: sick.waiting == IO_THREADS // 2, "the hung mount's share of the threads")
+    wait_until(lambda: sick.waiting == ALONE, "the hung mount's share of the threads")
     for epoch in range(3):
         batches = other.rest_of_epoch()
         assert {batch["epoch"] for batch in batches} == {epoch}
@@ -90,7 +92,7 @@ def test_a_mount_that_hangs_stops_its_own_job_alone(
             assert [batch["indices"] for batch in batches] == order
         assert sorted(indices(batches)) == list(range(ITEMS))
     # However much of it is wanted, it gets no more of them.
-    assert sick.waiting == IO_THREADS // 2
+    assert sick.waiting == ALONE
     assert not stuck.answered()
     sick.let_go()
     batches = [stuck.answer(), *stuck.rest_of_epoch()]
@@ -157,7 +159,7 @@ def test_a_rank_is_told_which_item_does_not_come_and_goes_on_when_it_does(
         ]
         assert len(named) == 1, said
         assert "see that its storage answers" in said
-        assert sick.waiting == IO_THREADS // 2
+        assert sick.waiting == ALONE
     sick.let_go()
     assert [batch["indices"] for batch in rank.rest_of_epoch()] == order
     assert rank.do("stats")["reconnects"] == 0
@@ -221,9 +223,9 @@ def test_a_batch_that_takes_longer_than_the_timeout_is_waited_for_while_it_comes
     rank = start_rank(daemon, "sick", timeout=TIMEOUT_S)
     sick.hang()
     rank.ask("next")
-    # Two hang at a time, each once: more than twice the timeout in all.
+    # Some hang at a time, each once: more than twice the timeout in all.
     for _ in range(8):
-        wait_until(lambda: sick.waiting == IO_THREADS // 2, "the next reads")
+        wait_until(lambda: sick.waiting >= IO_THREADS // 2, "the next reads")
         assert not rank.answered(TIMEOUT_S / 4), rank.answer()
         sick.let_one_go()
     assert not rank.answered()
@@ -245,7 +247,7 @@ def test_the_daemon_ends_at_once_with_reads_that_never_come(
     rank = start_rank(daemon, "sick", job="run")
     sick.hang()
     rank.ask("next")
-    wait_until(lambda: sick.waiting == io_threads // 2, "reads that hang")
+    wait_until(lambda: sick.waiting == io_threads - 1, "reads that hang")
     assert daemon.stop() == 0, daemon.log()
     assert sick.waiting == 0, "it is gone, and with it all that it waited for"
     assert "leaves behind reads" in daemon.log()
@@ -317,7 +319,7 @@ def test_the_daemon_ends_cleanly_when_reads_come_that_it_has_given_up(
     rank = start_rank(daemon, "sick", job="run")
     sick.hang()
     rank.ask("next")
-    wait_until(lambda: sick.waiting == 8, "reads that hang")
+    wait_until(lambda: sick.waiting >= 8, "reads that hang")
     daemon.signal(signal.SIGTERM)
 
     def workers_are_gone() -> bool:

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <list>
 #include <string>
 #include <utility>
 
@@ -26,25 +27,24 @@ constexpr auto kLatestFirst = [](const auto& a, const auto& b) { return a.until 
 
 IoPool::IoPool(Options options) : options_(options) {
   SPDLD_CHECK(options.threads > 0 && options.max_tasks > 0);
-  const auto count = static_cast<std::size_t>(options.threads);
-  {
-    MutexLock lock(mutex_);
-    in_hand_.resize(count);
-  }
-  threads_.reserve(count);
-  for (std::size_t thread = 0; thread < count; ++thread) {
-    threads_.emplace_back([this, thread] { work(thread); });
-  }
 }
 
-IoPool::~IoPool() { stop(); }
+IoPool::~IoPool() {
+  stop();
+  std::list<Thread> all;  // joined under no lock
+  MutexLock lock(mutex_);
+  all.swap(threads_);
+  all.splice(all.end(), ended_);
+}
 
 Status IoPool::submit(dev_t device, std::shared_ptr<IoTask> task) {
   return submit(device, ::geteuid(), std::move(task));
 }
 
 Status IoPool::submit(dev_t device, uid_t user, std::shared_ptr<IoTask> task) {
+  std::list<Thread> ended;  // joined under no lock
   MutexLock lock(mutex_);
+  ended.swap(ended_);
   if (stopped_) return Status(Code::kCancelled, "the I/O pool has been stopped");
   if (tasks_ >= options_.max_tasks) {
     return Status(Code::kResourceExhausted, "the I/O pool has all the " +
@@ -56,8 +56,10 @@ Status IoPool::submit(dev_t device, uid_t user, std::shared_ptr<IoTask> task) {
   task->user_ = user;
   task->withdrawn_ = false;
   task->resumed_ = false;
+  const dev_t of = task->device_;
   enqueue(std::move(task));
-  changed_.notify_one();
+  // The first one that waits has somebody look when a call is stuck.
+  if (waiting_ == 1 || idle_threads_ == 0 || may_run(lanes_[of])) wake_one();
   return {};
 }
 
@@ -78,7 +80,7 @@ void IoPool::resume(IoTask& task) {
   }
   enqueue(std::move(found->second));
   unresumed_.erase(found);
-  changed_.notify_one();
+  wake_one();
 }
 
 void IoPool::stop() {
@@ -94,8 +96,8 @@ void IoPool::stop() {
     for (auto& [_, task] : unresumed_) unended.push_back(std::move(task));
     unresumed_.clear();
     tasks_ -= unended.size();
-    for (const auto& task : in_hand_) {
-      if (task != nullptr) unended.push_back(task);
+    for (const Thread& thread : threads_) {
+      if (thread.in_hand != nullptr) unended.push_back(thread.in_hand);
     }
     changed_.notify_all();
   }
@@ -121,6 +123,7 @@ void IoPool::enqueue(std::shared_ptr<IoTask> task) {
   (queue.head == nullptr ? queue.head : queue.tail->next_) = std::move(task);
   queue.tail = last;
   ++lane.waiting;
+  ++waiting_;
 }
 
 // Out of its lane, if it waits there.
@@ -135,6 +138,7 @@ std::shared_ptr<IoTask> IoPool::unlink(IoTask& task) {
     if (here->get() == &task) {
       if (queue->second.tail == &task) queue->second.tail = before;
       --lane->second.waiting;
+      --waiting_;
       std::shared_ptr<IoTask> rest = std::move(task.next_);
       return std::exchange(*here, std::move(rest));
     }
@@ -163,10 +167,24 @@ void IoPool::end_pauses(Time now) {
   }
 }
 
+int IoPool::share(const Lane& lane) const {
+  const int others = running_ - stuck_ - (lane.running - lane.stuck);
+  return std::max(1, (options_.threads - others) / 2);
+}
+
+bool IoPool::others_wait(const Lane& lane) const {
+  return lane.waiting < waiting_ &&
+         std::any_of(lanes_.begin(), lanes_.end(), [&](const auto& other) {
+           return &other.second != &lane && other.second.waiting > 0 &&
+                  other.second.running < share(other.second);
+         });
+}
+
 bool IoPool::may_run(const Lane& lane) const {
-  if (lane.waiting == 0) return false;
-  const int others = running_ - lane.running;
-  return lane.running < std::max(1, (options_.threads - others) / 2);
+  if (lane.waiting == 0 || running_ - stuck_ >= options_.threads) return false;
+  if (lane.running < share(lane)) return true;
+  const int left = std::max(1, options_.threads / 16);
+  return lane.stuck == 0 && lane.running + left < options_.threads && !others_wait(lane);
 }
 
 std::shared_ptr<IoTask> IoPool::take() {
@@ -190,6 +208,7 @@ std::shared_ptr<IoTask> IoPool::take(Lane& lane) {
     queue = queue == lane.queues.end() ? lane.queues.begin() : std::next(queue);
   lane.last_served = queue->first;
   --lane.waiting;
+  --waiting_;
   std::shared_ptr<IoTask> rest = std::move(queue->second.head->next_);
   std::shared_ptr<IoTask> task = std::exchange(queue->second.head, std::move(rest));
   if (queue->second.head == nullptr && lane.queues.size() > kKeptQueues) lane.queues.erase(queue);
@@ -197,11 +216,9 @@ std::shared_ptr<IoTask> IoPool::take(Lane& lane) {
 }
 
 bool IoPool::work_waits() const {
-  if (!paused_.empty()) return true;
-  for (const auto& [device, lane] : lanes_) {
-    if (may_run(lane)) return true;
-  }
-  return false;
+  return !paused_.empty() || std::any_of(lanes_.begin(), lanes_.end(), [this](const auto& lane) {
+    return may_run(lane.second);
+  });
 }
 
 void IoPool::leave_lane(dev_t device) {
@@ -213,36 +230,89 @@ void IoPool::leave_lane(dev_t device) {
   }
 }
 
-void IoPool::work(std::size_t thread) {
-  ::pthread_setname_np(::pthread_self(), ("spdld-io-" + std::to_string(thread)).c_str());
+void IoPool::wake_one() {
+  if (idle_threads_ > 0) {
+    changed_.notify_one();
+  } else if (!stopped_ && static_cast<int>(threads_.size()) <= options_.threads + stuck_) {
+    const auto thread = threads_.emplace(threads_.end());
+    thread->thread = std::jthread([this, thread, number = started_++] {
+      ::pthread_setname_np(::pthread_self(), ("spdld-io-" + std::to_string(number)).c_str());
+      work(thread);
+    });
+  }
+}
+
+void IoPool::work(ThreadIterator thread) {
   while (std::shared_ptr<IoTask> task = next(thread)) {
     const std::optional<std::chrono::nanoseconds> pause = task->run();
     ran(thread, task, pause);
   }  // one that has ended dies here, under no lock
 }
 
-std::shared_ptr<IoTask> IoPool::next(std::size_t thread) {
+std::shared_ptr<IoTask> IoPool::next(ThreadIterator thread) {
   MutexLock lock(mutex_);
   while (!stopped_) {
+    // More may come than may run once calls that were stuck have ended.
+    if (static_cast<int>(threads_.size()) > options_.threads + stuck_ + 1) break;
     end_pauses(std::chrono::steady_clock::now());
     if (std::shared_ptr<IoTask> task = take(); task != nullptr) {
-      if (work_waits()) changed_.notify_one();
-      in_hand_[thread] = task;
+      thread->in_hand = task;
+      thread->since = std::chrono::steady_clock::now();
+      if (work_waits() || (waiting_ > 0 && idle_threads_ == 0)) wake_one();
       return task;
     }
-    if (paused_.empty()) {
-      changed_.wait(mutex_);
-    } else {
-      changed_.wait_for(mutex_, paused_.front().until - std::chrono::steady_clock::now());
-    }
+    if (!sleep()) break;
   }
+  end(thread);
   return nullptr;
 }
 
-void IoPool::ran(std::size_t thread, std::shared_ptr<IoTask>& task,
+bool IoPool::sleep() {
+  const Time now = std::chrono::steady_clock::now();
+  Time until = now + options_.idle_for;
+  if (!paused_.empty()) until = std::min(until, paused_.front().until);
+  if (waiting_ > 0) {
+    const int stuck = stuck_;
+    const std::optional<Time> next = find_stuck(now);
+    if (stuck_ > stuck) return true;
+    if (next) until = std::min(until, *next);
+  }
+  ++idle_threads_;
+  changed_.wait_for(mutex_, until - now);
+  --idle_threads_;
+  // Somebody has to see when a pause ends, and a call is stuck.
+  const bool is_needed = idle_threads_ == 0 && (waiting_ > 0 || !paused_.empty());
+  return is_needed || std::chrono::steady_clock::now() - now < options_.idle_for;
+}
+
+void IoPool::end(ThreadIterator thread) {
+  if (!stopped_) ended_.splice(ended_.end(), threads_, thread);
+}
+
+std::optional<IoPool::Time> IoPool::find_stuck(Time now) {
+  std::optional<Time> next;
+  for (Thread& thread : threads_) {
+    if (thread.in_hand == nullptr || thread.stuck) continue;
+    const Time at = thread.since + options_.stuck_after;
+    if (at <= now && stuck_ < options_.threads) {
+      thread.stuck = true;
+      ++stuck_;
+      ++lanes_[thread.in_hand->device_].stuck;
+    } else if (at > now && (!next || at < *next)) {
+      next = at;
+    }
+  }
+  return next;
+}
+
+void IoPool::ran(ThreadIterator thread, std::shared_ptr<IoTask>& task,
                  std::optional<std::chrono::nanoseconds> pause) {
   MutexLock lock(mutex_);
-  in_hand_[thread] = nullptr;  // the thread has it still
+  thread->in_hand = nullptr;  // `task` has it still
+  if (std::exchange(thread->stuck, false)) {
+    --stuck_;
+    --lanes_[task->device_].stuck;
+  }
   leave_lane(task->device_);
   if (!pause || stopped_ || task->withdrawn_) {
     --tasks_;
@@ -260,6 +330,11 @@ void IoPool::ran(std::size_t thread, std::shared_ptr<IoTask>& task,
   }
   paused_.push_back({std::chrono::steady_clock::now() + *pause, std::move(task)});
   std::push_heap(paused_.begin(), paused_.end(), kLatestFirst);
+}
+
+int IoPool::threads() const {
+  MutexLock lock(mutex_);
+  return static_cast<int>(threads_.size());
 }
 
 }  // namespace spdld::source

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,10 +46,15 @@ class IoTask {
 
 // The threads on which reads may block. Made once by the daemon, outlives every source.
 //
-// No device can take all of them: a device may have at most half of the threads that the other
-// devices leave, and always one. Of 16 threads a mount that hangs holds 8, a second one 4, and so
-// on; what is healthy goes on. Devices take turns, and on each device the users whose tasks wait
-// for it, so that no user waits for more than one task of each other user.
+// Threads come with need, up to a bound, and end when they were idle for a while. Devices take
+// turns, and on each device the users whose tasks wait for it, so that no user waits for more than
+// one task of each other user. While others wait, a device may have half of the threads that they
+// leave, and always one: of 16 threads the first has 8, the second 4, and so on. A device alone may
+// have all but a few, which are left for the first read of another one.
+//
+// A call that lasts is stuck, as on a mount that hangs: its thread counts no longer, and another one
+// may come in its place. A device with stuck calls has no thread beyond the share that it would have
+// beside others.
 //
 // Thread-safe. States: running, then stopped by stop() or the destructor: every task that has not
 // ended is cancelled at once, later ones are refused. The destructor waits for calls of run() that
@@ -56,8 +62,10 @@ class IoTask {
 class IoPool {
  public:
   struct Options {
-    int threads = 16;
+    int threads = 256;              // at most; as many again where all are stuck
     std::size_t max_tasks = 65536;  // waiting, paused and running together
+    std::chrono::nanoseconds stuck_after = std::chrono::seconds(1);  // a call of run()
+    std::chrono::nanoseconds idle_for = std::chrono::seconds(10);    // before a thread ends
   };
 
   explicit IoPool(Options options);
@@ -82,7 +90,8 @@ class IoPool {
   // Once stopped: whether no call of run() is under way any more, at the latest after `patience`.
   bool idle_within(std::chrono::nanoseconds patience) SPDLD_EXCLUDES(mutex_);
 
-  int threads() const { return static_cast<int>(threads_.size()); }
+  // That there are now.
+  int threads() const SPDLD_EXCLUDES(mutex_);
 
  private:
   using Time = std::chrono::steady_clock::time_point;
@@ -98,21 +107,39 @@ class IoPool {
     std::size_t waiting = 0;
     uid_t last_served = 0;
     int running = 0;
+    int stuck = 0;  // of these
   };
+  struct Thread {
+    std::shared_ptr<IoTask> in_hand = nullptr;
+    Time since = {};  // when it got that
+    bool stuck = false;
+    std::jthread thread = {};
+  };
+  using ThreadIterator = std::list<Thread>::iterator;
   struct Paused {
     Time until;
     std::shared_ptr<IoTask> task;
   };
 
-  void work(std::size_t thread) SPDLD_EXCLUDES(mutex_);
-  // The task that this thread is to run; null: none ever again.
-  std::shared_ptr<IoTask> next(std::size_t thread) SPDLD_EXCLUDES(mutex_);
-  void ran(std::size_t thread, std::shared_ptr<IoTask>& task,
+  void work(ThreadIterator thread) SPDLD_EXCLUDES(mutex_);
+  // The task that this thread is to run; null: it ends.
+  std::shared_ptr<IoTask> next(ThreadIterator thread) SPDLD_EXCLUDES(mutex_);
+  void ran(ThreadIterator thread, std::shared_ptr<IoTask>& task,
            std::optional<std::chrono::nanoseconds> pause) SPDLD_EXCLUDES(mutex_);
+  // Somebody has to look for work, or for calls that are stuck: a thread that is idle or a new one.
+  void wake_one() SPDLD_REQUIRES(mutex_);
+  // Sleeps until there may be something to do. False: it has been idle for long enough.
+  bool sleep() SPDLD_REQUIRES(mutex_);
+  void end(ThreadIterator thread) SPDLD_REQUIRES(mutex_);
+  // Looks for calls that have lasted; returns when the next one will have.
+  std::optional<Time> find_stuck(Time now) SPDLD_REQUIRES(mutex_);
+  // How many threads a device may have beside others.
+  int share(const Lane& lane) const SPDLD_REQUIRES(mutex_);
+  bool others_wait(const Lane& lane) const SPDLD_REQUIRES(mutex_);
   std::shared_ptr<IoTask> take() SPDLD_REQUIRES(mutex_);
   bool may_run(const Lane& lane) const SPDLD_REQUIRES(mutex_);
   // Of the user whose turn it is; there is one.
-  static std::shared_ptr<IoTask> take(Lane& lane);
+  std::shared_ptr<IoTask> take(Lane& lane) SPDLD_REQUIRES(mutex_);
   bool work_waits() const SPDLD_REQUIRES(mutex_);
   void enqueue(std::shared_ptr<IoTask> task) SPDLD_REQUIRES(mutex_);
   std::shared_ptr<IoTask> unlink(IoTask& task) SPDLD_REQUIRES(mutex_);
@@ -122,11 +149,12 @@ class IoPool {
   void leave_lane(dev_t device) SPDLD_REQUIRES(mutex_);
 
   const Options options_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   // Where threads sleep, by the rule of Executor::work_may_wait_: one sleeps only after it looked
   // and found nothing; a task that is submitted wakes one; one that takes a task wakes the next if
-  // more may run, or if there are pauses whose end has to be seen; and one that is through
-  // with a task, which lets its device and others have more threads, looks for itself.
+  // tasks wait, or if there are pauses whose end has to be seen; and one that is through
+  // with a task, which lets its device and others have more threads, looks for itself. So while
+  // tasks wait that may not run, one thread more than may run sees when a call is stuck.
   CondVar changed_;
   CondVar idle_;  // where idle_within() waits
   std::map<dev_t, Lane> lanes_ SPDLD_GUARDED_BY(mutex_);
@@ -135,9 +163,13 @@ class IoPool {
   std::map<IoTask*, std::shared_ptr<IoTask>> unresumed_ SPDLD_GUARDED_BY(mutex_);
   std::size_t tasks_ SPDLD_GUARDED_BY(mutex_) = 0;
   int running_ SPDLD_GUARDED_BY(mutex_) = 0;
-  std::vector<std::shared_ptr<IoTask>> in_hand_ SPDLD_GUARDED_BY(mutex_);  // by thread
+  std::size_t waiting_ SPDLD_GUARDED_BY(mutex_) = 0;  // of all lanes
+  int stuck_ SPDLD_GUARDED_BY(mutex_) = 0;            // of those running
+  int idle_threads_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::uint64_t started_ SPDLD_GUARDED_BY(mutex_) = 0;  // threads
   bool stopped_ SPDLD_GUARDED_BY(mutex_) = false;
-  std::vector<std::jthread> threads_;
+  std::list<Thread> threads_ SPDLD_GUARDED_BY(mutex_);
+  std::list<Thread> ended_ SPDLD_GUARDED_BY(mutex_);  // to be joined under no lock
 };
 
 }  // namespace spdld::source

@@ -45,7 +45,7 @@ TEST_F(DaemonConfigTest, FillsInDefaultsWithoutAFile) {
   EXPECT_EQ(config->state_dir, "/var/lib/spdld");
   EXPECT_TRUE(config->pipelines.empty());
   EXPECT_EQ(config->executor.cpu_threads, std::nullopt);
-  EXPECT_EQ(config->executor.io_threads, 16);
+  EXPECT_EQ(config->executor.io_threads, 256);
   EXPECT_EQ(config->executor.cpus, std::nullopt);
   EXPECT_EQ(config->executor.nice, 0);
   EXPECT_EQ(config->executor.decode_memory.fraction, 0.10);
