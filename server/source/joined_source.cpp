@@ -59,6 +59,19 @@ class JoinedSource final : public Source {
     const Place at = place(item);
     return at.source->fetch(at.item, requests, out, sink, token);
   }
+  void bring_at_hand(std::span<WantedItem> items, std::span<const PartRequest> requests) override {
+    std::sort(items.begin(), items.end(),
+              [](const WantedItem& a, const WantedItem& b) { return a.item < b.item; });
+    for (auto first = items.begin(); first != items.end();) {
+      Source* const source = place(first->item).source;
+      auto last = first;
+      for (; last != items.end() && place(last->item).source == source; ++last) {
+      }
+      for (auto each = first; each != last; ++each) each->item = place(each->item).item;
+      source->bring_at_hand({first, last}, requests);
+      first = last;
+    }
+  }
   Result<std::unique_ptr<Source>> read_by(const Credentials& reader) const override {
     std::vector<std::unique_ptr<Source>> sources;
     for (const auto& source : sources_) {

@@ -47,6 +47,10 @@ class SelectedSource final : public Source {
                            FetchedItem& out, FetchSink& sink, std::uint64_t token) override {
     return from_->fetch(row(item), requests, out, sink, token);
   }
+  void bring_at_hand(std::span<WantedItem> items, std::span<const PartRequest> requests) override {
+    for (WantedItem& wanted : items) wanted.item = row(wanted.item);
+    from_->bring_at_hand(items, requests);
+  }
   Result<std::unique_ptr<Source>> read_by(const Credentials& reader) const override {
     SPDLD_ASSIGN(std::unique_ptr<Source> from, from_->read_by(reader));
     if (from == nullptr) return from;

@@ -148,35 +148,14 @@ class WebdatasetSource final : public Source {
 
   Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
                            FetchedItem& out, FetchSink& sink, std::uint64_t token) override {
-    std::array<TarPart, kMostPieces> parts;
-    const TarIndex::Place place = index_.find(item, {parts.data(), index_.parts()});
-    std::array<Piece, kMostPieces> pieces;
-    SPDLD_CHECK(requests.size() <= kMostPieces);
-    FileRange shard = data_->files.shards[place.shard];
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      const TarPart& part = parts[requests[i].part];
-      if (requests[i].expected != nullptr && !shard.expected_part) {
-        shard.expected_part = *requests[i].expected;
-        shard.expected_part->offset = part.offset;
-        shard.expected_part->size_bytes = part.size;
-      }
-      const std::uint64_t begin = std::min(requests[i].offset, part.size);
-      pieces[i] = {.offset = part.offset + begin,
-                   .size_bytes = std::min(requests[i].size_bytes, part.size - begin)};
-    }
-    out.begin();
-    // A part that the caller may have already lies in a range of its own, which need not be read if
-    // the shard is as it was.
-    const Revision& revision = out.revision;
-    const bool may_spare = revision.asked && revision.known;
-    add_pieces({pieces.data(), requests.size()}, shard, RangeReader::kMostRanges, out,
-               may_spare ? std::optional(revision.request) : std::nullopt);
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      if (!parts[requests[i].part].present) out.set_absent(i);
-    }
+    lay_out(item, requests, out);
     if (!out.ranges().empty()) return fetcher_.fetch(out, sink, token);
     out.bring_nothing();
     return FetchState::kReady;
+  }
+  void bring_at_hand(std::span<WantedItem> items, std::span<const PartRequest> requests) override {
+    for (const WantedItem& wanted : items) lay_out(wanted.item, requests, *wanted.out);
+    fetcher_.bring_at_hand(items);
   }
 
   Result<std::unique_ptr<PartBytes>> open_part(std::uint64_t item,
@@ -219,6 +198,37 @@ class WebdatasetSource final : public Source {
   }
 
  private:
+  // Without a range where the item has nothing of what is requested.
+  void lay_out(std::uint64_t item, std::span<const PartRequest> requests, FetchedItem& out) const {
+    std::array<TarPart, kMostPieces> parts;
+    const TarIndex::Place place = index_.find(item, {parts.data(), index_.parts()});
+    std::array<Piece, kMostPieces> pieces;
+    SPDLD_CHECK(requests.size() <= kMostPieces);
+    const FileRange& shard = data_->files.shards[place.shard];
+    std::optional<ExpectedContent> expected_part;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const TarPart& part = parts[requests[i].part];
+      if (requests[i].expected != nullptr && !expected_part) {
+        expected_part = *requests[i].expected;
+        expected_part->offset = part.offset;
+        expected_part->size_bytes = part.size;
+      }
+      const std::uint64_t begin = std::min(requests[i].offset, part.size);
+      pieces[i] = {.offset = part.offset + begin,
+                   .size_bytes = std::min(requests[i].size_bytes, part.size - begin)};
+    }
+    out.begin();
+    // A part that the caller may have already lies in a range of its own, which need not be read if
+    // the shard is as it was.
+    const Revision& revision = out.revision;
+    const bool may_spare = revision.asked && revision.known;
+    add_pieces({pieces.data(), requests.size()}, shard, RangeReader::kMostRanges, out,
+               may_spare ? std::optional(revision.request) : std::nullopt);
+    if (expected_part) out.expect_part(*expected_part);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (!parts[requests[i].part].present) out.set_absent(i);
+    }
+  }
   TarIndex::Place place_of(std::uint64_t item) const {
     std::array<TarPart, kMostPieces> parts;
     return index_.find(item, {parts.data(), index_.parts()});

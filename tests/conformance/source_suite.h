@@ -82,6 +82,29 @@ TYPED_TEST_P(SourceSuite, BringsManyItemsAtOnce) {
   }
 }
 
+TYPED_TEST_P(SourceSuite, BringsAtHandTheSameOrNothing) {
+  const auto items = this->items();
+  const auto source = this->maker.make(items);
+  std::vector<FetchedItem> buffers(source->size());
+  std::vector<WantedItem> wanted;
+  for (std::size_t i = buffers.size(); i-- > 0;)
+    wanted.push_back({.item = i, .out = &buffers[i], .number = i});
+  const std::vector<PartRequest> requests(1);
+  source->bring_at_hand(wanted, requests);
+  std::vector<std::string> texts;
+  for (const auto& [uri, bytes] : items) texts.push_back(bytes);
+  std::set<std::size_t> asked;
+  for (const WantedItem& item : wanted) {
+    EXPECT_TRUE(asked.insert(item.number).second);
+    FetchedItem& out = buffers[item.number];
+    EXPECT_EQ(item.out, &out);
+    if (!item.brought) {
+      ASSERT_TRUE(fetch_and_wait(*source, item.number, out).ok());
+    }
+    EXPECT_EQ(text_of(out), texts[item.number]) << item.number << (item.brought ? " brought" : "");
+  }
+}
+
 TYPED_TEST_P(SourceSuite, HasTheSameDigestForTheSameItems) {
   const std::string digest = this->maker.make(this->items())->listing_digest();
   EXPECT_FALSE(digest.empty());
@@ -174,7 +197,8 @@ TYPED_TEST_P(SourceSuite, NamesEachPartByAKeyOfItsOwn) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(SourceSuite, ListsEveryItemInBytewiseOrder, BringsEveryItemsBytes,
-                            BringsManyItemsAtOnce, HasTheSameDigestForTheSameItems,
+                            BringsManyItemsAtOnce, BringsAtHandTheSameOrNothing,
+                            HasTheSameDigestForTheSameItems,
                             HasAnotherDigestWhenAnItemComesGoesOrIsRenamed,
                             PutsAPartFirstAmongItsFieldsAndNamesEachOnce, LabelsItemsByTheirClass,
                             NamesAnItemThatIsGone, BringsAPieceOfAnItem,

@@ -37,12 +37,14 @@ class FilePart final : private KeptOpen, public OpenPart {
 FileFetcher::Options FileFetcher::options_of(const SourceOptions& options) {
   return {.reading = {.max_item_bytes = options.max_file_bytes, .buffers = options.buffers},
           .retry = options.retry,
-          .retry_pause = options.retry_pause};
+          .retry_pause = options.retry_pause,
+          .windows = options.windows};
 }
 
 FileFetcher::FileFetcher(std::vector<FileRoot> roots, IoPool& io, uid_t reader, Options options)
     : reader_(std::make_shared<const RangeReader>(std::move(roots), reader,
                                                   std::move(options.reading))),
+      held_(reader_, std::move(options.windows)),
       pauses_(options.retry, options.retry_pause),
       pending_(std::make_shared<PendingReads>()),
       io_(io) {}

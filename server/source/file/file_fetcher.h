@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "op/order_spec.h"
+#include "source/file/held_reader.h"
 #include "source/file/io_pool.h"
 #include "source/file/pending_read.h"
 #include "source/file/range_reader.h"
@@ -34,6 +36,7 @@ class FileFetcher {
     RangeReader::Options reading = {};
     RetrySpec retry = {};
     std::chrono::nanoseconds retry_pause{};
+    std::shared_ptr<ReadWindows> windows = nullptr;  // HeldReader's
   };
   static Options options_of(const SourceOptions& options);
 
@@ -49,11 +52,15 @@ class FileFetcher {
   // As Source::fetch(), of what out.ranges() names: 1 to RangeReader::kMostRanges of them.
   Result<FetchState> fetch(ItemBytes& out, FetchSink& sink, std::uint64_t token);
 
+  // As Source::bring_at_hand(), of what the items' ranges name.
+  void bring_at_hand(std::span<WantedItem> items) { held_.bring(items); }
+
   // The part of the only request that `item` was laid out for, as Source::open_part().
   Result<std::unique_ptr<PartBytes>> open(const ItemBytes& item) const;
 
  private:
   const std::shared_ptr<const RangeReader> reader_;
+  HeldReader held_;
   const RetryPauses pauses_;
   const std::shared_ptr<PendingReads> pending_;
   IoPool& io_;

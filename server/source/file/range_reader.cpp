@@ -12,14 +12,11 @@
 #include "source/file/open_part.h"
 
 namespace spdld::source {
-namespace {
-
-std::int64_t wall_ns(const Clock& clock) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(clock.wall().time_since_epoch())
+std::int64_t RangeReader::wall_ns() const {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             options_.clock->wall().time_since_epoch())
       .count();
 }
-
-}  // namespace
 
 RangeReader::Outcome RangeReader::open(const FileRange& range, Opened& opened, How how) const {
   opened.absent = false;
@@ -61,7 +58,7 @@ RangeReader::Outcome RangeReader::check(const ExpectedContent& expected, const F
   }
   if (!may_block) return {Outcome::Kind::kWouldBlock, {}};
   OpenPart part(disk_of(range), opened.file, path_of(range), expected.offset, expected.size_bytes);
-  Status compared = compare_content(expected, part, wall_ns(*options_.clock));
+  Status compared = compare_content(expected, part, wall_ns());
   if (compared.ok()) return {};
   if (compared.code() == Code::kDataLoss) return not_listed_so(range, compared.message());
   const bool is_transient = compared.code() == Code::kUnavailable || compared.code() == kNoMemory;
@@ -145,7 +142,7 @@ RangeReader::Outcome RangeReader::advance(ItemBytes& item, Progress& progress,
   // What changed while it was read is neither the old content nor the new one.
   if (asked_of < ranges.size() && !revision.unchanged) {
     const Opened& opened = progress.opened[asked_of];
-    if (opened.stamp && is_settled(*opened.stamp, wall_ns(*options_.clock)) &&
+    if (opened.stamp && is_settled(*opened.stamp, wall_ns()) &&
         stamp_of_fd(opened.file.fd.get()) == opened.stamp) {
       revision.stamp = opened.stamp;
     }

@@ -89,6 +89,7 @@ class RangeReader {
   std::string path_of(const FileRange& range) const;
   Disk& disk_of(const FileRange& range) const { return *roots_[range.root].disk; }
   uid_t reader() const { return reader_; }
+  std::int64_t wall_ns() const;  // of Options::clock
 
  private:
   Outcome make_room(ItemBytes& item, Progress& progress) const;

@@ -23,6 +23,7 @@ SourceOptions SourceOptions::for_another() const {
   other.retry_pause = retry_pause;
   other.max_file_bytes = max_file_bytes;
   other.buffers = buffers;
+  other.windows = windows;
   other.memory = memory;
   other.max_items = max_items;
   other.max_directories = max_directories;

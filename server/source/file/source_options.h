@@ -20,6 +20,7 @@ namespace spdld::source {
 class Disk;
 class KeptDatasets;
 class MediaProber;
+class ReadWindows;
 
 // With what and for whom a source is opened.
 struct SourceOptions {
@@ -48,6 +49,8 @@ struct SourceOptions {
   std::chrono::nanoseconds retry_pause = std::chrono::milliseconds(50);  // the first; then doubled
   std::uint64_t max_file_bytes = std::uint64_t{1} << 30;
   std::shared_ptr<BufferMemory> buffers;  // where bytes count that are brought; null: nowhere
+  // Where what lies near an item is kept, for items that are read by neighbours; null: nowhere.
+  std::shared_ptr<ReadWindows> windows;
   std::shared_ptr<ListingMemory> memory;  // where what the items take counts for the reader
   std::uint64_t max_items = std::uint64_t{1} << 32;
   // Some hundred bytes each while they are listed, whether anything in them matches or not.

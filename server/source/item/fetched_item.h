@@ -35,4 +35,12 @@ class FetchedItem : public ItemBytes {
   const MediaClip* clip(std::size_t i) const { return clips.find(i); }
 };
 
+// An item that a worker wants with others (Source::bring_at_hand).
+struct WantedItem {
+  std::uint64_t item = 0;
+  FetchedItem* out = nullptr;
+  std::size_t number = 0;  // the caller's own
+  bool brought = false;
+};
+
 }  // namespace spdld::source

@@ -138,6 +138,10 @@ class ItemBytes {
     range.expected_part.reset();
     return range;
   }
+  // Of the part that all ranges are of.
+  void expect_part(const ExpectedContent& expected) {
+    for (std::size_t i = 0; i < ranges_; ++i) range_list_[i].expected_part = expected;
+  }
   void add_place(PartPlace place) { places_.push_back(place); }
   // The place of a part that the item does not have, or of request `i`.
   static constexpr PartPlace absent() { return {.range = PartPlace::kNone, .absent = true}; }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "source/file/held_files.h"
+#include "source/file/range_reader.h"
+#include "source/file/read_windows.h"
+#include "source/item/fetched_item.h"
+
+namespace spdld::source {
+
+// Brings what the page cache holds of items that lie in files with an index, many at once: what was
+// opened is compared with its index before the first range is read, and what is read with what was
+// opened after the last one; nothing of it goes on before. With `windows`, what lies near is read with it and kept for later items.
+//
+// Owned by a FileFetcher; thread-safe.
+class HeldReader {
+ public:
+  // One call brings no more: it does not count among buffers, as there is one for each worker.
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+
+  // `windows`: null, and nothing is kept.
+  HeldReader(std::shared_ptr<const RangeReader> reader, std::shared_ptr<ReadWindows> windows)
+      : reader_(std::move(reader)), windows_(std::move(windows)) {}
+
+  // What is not brought is as it was laid out, and is to be fetched by itself, which also tells what
+  // is wrong with it. Never blocks.
+  void bring(std::span<WantedItem> items);
+
+ private:
+  // A range of an item.
+  struct Piece {
+    std::size_t item = 0;
+    std::size_t range = 0;
+  };
+
+  void bring_from_file(std::span<WantedItem> items, std::span<const Piece> pieces);
+  // Whether `out` is filled.
+  bool read(const HeldFiles::Held& held, Disk& disk, const FileRange& range,
+            std::span<std::byte> out, std::vector<ReadWindows::WindowPtr>& fresh);
+
+  const std::shared_ptr<const RangeReader> reader_;
+  const std::shared_ptr<ReadWindows> windows_;
+  HeldFiles files_;
+};
+
+}  // namespace spdld::source
