@@ -35,6 +35,7 @@
 #include "session/sessions.h"
 #include "source/file/access.h"
 #include "source/file/io_pool.h"
+#include "source/file/read_windows.h"
 #include "spec/connection_bounds.h"
 #include "store/store.h"
 
@@ -51,6 +52,8 @@ constexpr std::chrono::seconds kFilePatience{2};
 constexpr std::chrono::milliseconds kFilesPoll{100};
 // What a healthy disk is given to answer a last read.
 constexpr std::chrono::milliseconds kReadGrace{200};
+// Of all sources together: 64 MiB.
+constexpr std::size_t kReadWindows = 256;
 
 delivery::ArenaKind arena_kind(spec::ArenaConfig::Kind kind) {
   switch (kind) {
@@ -187,6 +190,7 @@ struct Daemon::Parts {
                              .max_pixels = config.limits.max_pixels,
                              .row_memory_bytes = row_memory(config),
                              .buffers = std::make_shared<BufferMemory>(config.limits.file_bytes),
+                             .windows = std::make_shared<source::ReadWindows>(kReadWindows),
                              .memory = std::make_shared<ListingMemory>(
                                  budget_bytes(config.limits.listing_memory),
                                  trusted_users(config.access)),

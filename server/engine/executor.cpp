@@ -1,19 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/executor.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "base/check.h"
-#include "engine/executor_change.h"
+#include "base/clock.h"
+#include "base/log.h"
 
 namespace spdld::engine {
+namespace {
+
+// A claim whose rows take longer than was expected is given back after that.
+constexpr std::chrono::nanoseconds kLongestClaim = std::chrono::milliseconds(1);
+
+// Of a file's bytes, what a row that is done keeps for the next one, and all rows of a run
+// together.
+constexpr std::size_t kKeptByARow = std::size_t{1} << 20;
+constexpr std::size_t kKeptByARun = std::size_t{64} << 20;
+
+void begin_rows(Claim& claim) {
+  OpenBatch& batch = **claim.batch;
+  std::uint64_t index = claim.rows.first;
+  for (Task* const task : claim.tasks) {
+    task->stream = claim.stream;
+    task->batch = *claim.batch;
+    task->order = &batch.order;
+    task->port = batch.port.get();
+    task->index = index++;
+    task->packing = batch.packing.get();
+    task->dropped = &batch.given_up;
+    task->attempt = 0;
+    task->needs_bytes = 0;
+    task->alone = false;
+    task->bytes.restart();
+  }
+  claim.begun.assign(claim.tasks.begin(), claim.tasks.end());
+}
+
+}  // namespace
+
+// Lives on the stack of one of the executor's methods.
+class SPDLD_THREAD_ANNOTATION(scoped_lockable) Executor::Change {
+ public:
+  explicit Change(Executor& executor) SPDLD_ACQUIRE(executor.mutex_) : executor_(executor) {
+    executor_.mutex_.lock();
+  }
+  ~Change() SPDLD_RELEASE() {
+    if (wakes_) executor_.wake_worker();
+    executor_.mutex_.unlock();
+  }
+  Change(const Change&) = delete;
+  Change& operator=(const Change&) = delete;
+
+  // Nothing more can be picked than before, or it is made by a worker that looks for work before it
+  // does anything else.
+  void wakes_nobody() { wakes_ = false; }
+
+ private:
+  Executor& executor_;
+  bool wakes_ = true;
+};
 
 Executor::Executor(ExecutorOptions options)
     : options_(std::move(options)),
-      memory_(options_.decode_memory_bytes),
+      queue_({.workers = options_.threads,
+              .decode_memory_bytes = options_.decode_memory_bytes,
+              .many_fetches = options_.many_fetches,
+              .few_fetches = options_.few_fetches}),
       last_runs_(options_.threads) {
   SPDLD_CHECK(options_.threads > 0);
   for (unsigned worker = 0; worker < options_.threads; ++worker)
@@ -24,41 +87,21 @@ Executor::~Executor() {
   stop();
   MutexLock lock(mutex_);
   const auto fetching = [this]() SPDLD_REQUIRES(mutex_) {
-    return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.fetching > 0; });
+    return std::any_of(queue_.lanes().begin(), queue_.lanes().end(),
+                       [](const Lane& lane) { return lane.fetching > 0; });
   };
   while (fetching()) fetches_ended_.wait(mutex_);
 }
 
 StreamId Executor::open_stream(std::shared_ptr<Run> run, std::shared_ptr<StreamPort> port) {
   const Change change(*this);
-  auto lane = std::find_if(lanes_.begin(), lanes_.end(),
-                           [&](const Lane& known) { return known.run == run; });
-  if (lane == lanes_.end()) {
-    lane = lanes_.emplace(lanes_.end());
-    lane->run = std::move(run);
-    lane->cpu_per_weight_s = virtual_time_s_;  // it owes nothing for the time before
-  }
-  Stream& stream = lane->streams.emplace_back();
-  stream.id = next_stream_++;
-  stream.port = std::move(port);
-  return stream.id;
-}
-
-Executor::Stream* Executor::find(StreamId id, Lane** lane) {
-  for (Lane& candidate : lanes_) {
-    for (Stream& stream : candidate.streams) {
-      if (stream.id != id) continue;
-      *lane = &candidate;
-      return &stream;
-    }
-  }
-  return nullptr;
+  return queue_.add(std::move(run), std::move(port)).id;
 }
 
 void Executor::wake(StreamId id) {
   const Change change(*this);
   Lane* lane = nullptr;
-  if (Stream* stream = find(id, &lane)) stream->may_open = true;
+  if (Stream* stream = queue_.find(id, &lane)) stream->may_open = true;
 }
 
 void Executor::set_limits(Run& run, RunLimits limits) {
@@ -73,10 +116,7 @@ void Executor::tune(Run& run, int fetch_concurrency, int process_concurrency) {
 
 void Executor::wake_worker() {
   if (asleep_ == 0 || stopping_) return;
-  const bool can_pick =
-      std::any_of(lanes_.begin(), lanes_.end(),
-                  [this](Lane& lane) SPDLD_REQUIRES(mutex_) { return choose(lane).has_value(); });
-  if (can_pick || (timed_ == 0 && pause_end())) work_may_wait_.notify_one();
+  if (queue_.has_work() || (timed_ == 0 && queue_.pause_end())) work_may_wait_.notify_one();
 }
 
 void Executor::cancel(StreamId id, std::uint64_t epoch, std::uint64_t step) {
@@ -84,49 +124,58 @@ void Executor::cancel(StreamId id, std::uint64_t epoch, std::uint64_t step) {
   {
     const Change change(*this);
     Lane* lane = nullptr;
-    if (Stream* stream = find(id, &lane)) give_up(*lane, *stream, epoch, step, after);
+    if (Stream* stream = queue_.find(id, &lane)) give_up(*lane, *stream, epoch, step, after);
   }
   tell(after);
 }
 
 Executor::Headway Executor::headway(StreamId id) {
+  using Holder = Task::Holder;
   Headway headway;
   std::shared_ptr<Run> run;
-  Holder holder = Holder::kNobody;
+  const Task* oldest = nullptr;  // null: a claim is
   std::uint64_t needs_bytes = 0;
   std::uint64_t item = 0;
-  std::chrono::steady_clock::time_point since;
+  std::optional<std::chrono::steady_clock::time_point> since;
+  Holder holder = Holder::kNobody;
   {
     MutexLock lock(mutex_);
     Lane* lane = nullptr;
-    const Stream* const stream = find(id, &lane);
+    const Stream* const stream = queue_.find(id, &lane);
     if (stream == nullptr) return headway;
     headway.moves = stream->moves;
-    const Task* oldest = nullptr;
-    for (const auto& task : lane->tasks) {
-      if (task->holder == Holder::kNobody) continue;
-      const bool own = task->stream == stream && task->batch == stream->batches.begin();
-      if (oldest != nullptr && (own != headway.own ? !own : task->held_since > oldest->held_since))
-        continue;
-      oldest = task.get();
+    const auto is_oldest = [&](const Stream* of, BatchIterator batch,
+                               std::chrono::steady_clock::time_point held_since) {
+      const bool own = of == stream && &*batch == &stream->batches.front();
+      if (since && (own != headway.own ? !own : held_since > *since)) return false;
       headway.own = own;
+      since = held_since;
+      return true;
+    };
+    for (const auto& task : lane->tasks) {
+      if (task->holder != Holder::kNobody && is_oldest(task->stream, task->batch, task->held_since))
+        oldest = task.get();
     }
-    if (oldest == nullptr) return headway;
+    for (const Claim* const claim : lane->claims) {
+      if (is_oldest(claim->stream, *claim->batch, claim->since)) oldest = nullptr;
+    }
+    if (!since) return headway;
     run = lane->run;
-    since = oldest->held_since;
-    holder = oldest->holder;
-    if (holder != Holder::kWorker) item = oldest->item;
-    if (holder == Holder::kParked) needs_bytes = oldest->needs_bytes;
+    if (oldest != nullptr) {
+      holder = oldest->holder;
+      item = oldest->item;
+      needs_bytes = oldest->needs_bytes;
+    }
   }
   const auto held =
-      std::chrono::floor<std::chrono::seconds>(std::chrono::steady_clock::now() - since);
+      std::chrono::floor<std::chrono::seconds>(std::chrono::steady_clock::now() - *since);
   const std::string for_s = " for " + std::to_string(held.count()) + " s";
-  if (holder == Holder::kWorker) {
+  if (holder == Holder::kNobody) {
     headway.doing = "stage '" + run->plan().process.name + "' has had a row" + for_s;
     return headway;
   }
   headway.doing = "item " + std::to_string(item) + " (" + run->source().uri(item) + ")";
-  headway.doing += holder == Holder::kParked
+  headway.doing += holder == Holder::kMemoryLine
                        ? why_parked(needs_bytes)
                        : " is being read" + for_s +
                              "; see that its storage answers, and in 'spdlctl get users' whether "
@@ -134,18 +183,29 @@ Executor::Headway Executor::headway(StreamId id) {
   return headway;
 }
 
+std::string Executor::why_parked(std::uint64_t needs_bytes) const {
+  return " waits until there is room for the " + std::to_string(needs_bytes) +
+         " bytes that it takes to decode; executor.decode_memory is " +
+         std::to_string(options_.decode_memory_bytes);
+}
+
 void Executor::close_stream(StreamId id) {
   Aftermath after;
   {
     const Change change(*this);
     Lane* lane = nullptr;
-    if (Stream* stream = find(id, &lane)) {
+    if (Stream* stream = queue_.find(id, &lane)) {
       stream->closed = true;
       give_up(*lane, *stream, 0, 0, after);
-      remove_closed(after);
+      queue_.erase_idle(after.streams, after.lanes);
     }
   }
   tell(after);
+}
+
+std::uint64_t Executor::most_decode_memory() {
+  MutexLock lock(mutex_);
+  return queue_.memory().most_taken_bytes();
 }
 
 void Executor::stop() {
@@ -153,7 +213,7 @@ void Executor::stop() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
-    for (Lane& lane : lanes_) {
+    for (Lane& lane : queue_.lanes()) {
       for (Stream& stream : lane.streams) {
         for (OpenBatch& batch : stream.batches) batch.given_up = true;
       }
@@ -165,19 +225,21 @@ void Executor::stop() {
   }
   {
     MutexLock lock(mutex_);
-    for (Lane& lane : lanes_) {
+    for (Lane& lane : queue_.lanes()) {
       for (Stream& stream : lane.streams) {
         stream.closed = true;
         give_up(lane, stream, 0, 0, after);
       }
       while (!lane.ready.empty()) {
-        Task* task = lane.ready.front();
+        Task& task = *lane.ready.front();
         lane.ready.pop_front();
-        after.take(task->bytes);
-        end_row(*task, true, after);
+        --lane.begun;
+        take_bytes(task, after);
+        end_row(task, after);
+        end_if_done(lane, *task.stream, task.batch, after);
       }
     }
-    remove_closed(after);
+    queue_.erase_idle(after.streams, after.lanes);
   }
   tell(after);
 }
@@ -187,8 +249,7 @@ void Executor::give_up(Lane& lane, Stream& stream, std::uint64_t epoch, std::uin
   for (auto batch = stream.batches.begin(); batch != stream.batches.end();) {
     const auto here = batch++;
     if (std::tie(here->order.epoch, here->order.step) < std::tie(epoch, step)) continue;
-    here->given_up = true;
-    here->next_row = here->order.rows.rows;
+    here->give_up();
     drop_parked(lane, after);
     end_if_done(lane, stream, here, after);
   }
@@ -200,59 +261,50 @@ void Executor::fetched(std::uint64_t token, Status status) {
   {
     const Change change(*this);
     Lane& lane = *task.lane;
-    --lane.fetching;
-    --fetching_;
-    task.holder = Holder::kNobody;
-    ++task.stream->moves;
+    queue_.end_fetch(task);
     lane.run->fetched(task, std::move(status));
     if (stopping_) {
-      after.take(task.bytes);
-      end_row(task, true, after);
-      remove_closed(after);
+      take_bytes(task, after);
+      end_row(task, after);
+      end_if_done(lane, *task.stream, task.batch, after);
+      queue_.erase_idle(after.streams, after.lanes);
       fetches_ended_.notify_all();
     } else {
-      lane.ready.push_back(&task);
+      WorkQueue::make_ready(task);
     }
   }
   tell(after);
 }
 
-void Executor::end_row(Task& task, bool failed, Aftermath& after) {
-  const BatchIterator batch = task.batch;
-  task.holder = Holder::kNobody;
+void Executor::take_bytes(Task& task, Aftermath& after) {
+  for (ByteBuffer& buffer : task.bytes.release()) after.bytes.push_back(std::move(buffer));
+}
+
+void Executor::end_row(Task& task, Aftermath& after) {
   ++task.stream->moves;
-  --batch->unfinished;
-  if (failed) {
-    batch->given_up = true;
-    batch->next_row = batch->order.rows.rows;
-    drop_parked(*task.lane, after);
+  task.batch->give_up();
+  --task.batch->unfinished;
+  drop_parked(*task.lane, after);
+  WorkQueue::free(task);
+}
+
+void Executor::drop_parked(Lane& lane, Aftermath& after) {
+  for (Task* const task : queue_.memory().drop_parked(lane)) {
+    task->holder = Task::Holder::kNobody;
+    take_bytes(*task, after);
+    --task->batch->unfinished;
+    WorkQueue::free(*task);
   }
-  task.lane->free_tasks.push_back(&task);
-  end_if_done(*task.lane, *task.stream, batch, after);
 }
 
 void Executor::end_if_done(Lane& lane, Stream& stream, BatchIterator batch, Aftermath& after) {
-  if (batch->unfinished > 0 || batch->next_row < batch->order.rows.rows) return;
+  if (batch->unfinished > 0 || batch->has_rows()) return;
   after.ended.push_back({.order = batch->order,
                          .port = batch->port,
                          .run = lane.run,
                          .given_up = batch->given_up,
                          .packing = std::move(batch->packing)});
   stream.batches.erase(batch);
-}
-
-void Executor::remove_closed(Aftermath& after) {
-  for (auto next = lanes_.begin(); next != lanes_.end();) {
-    const auto lane = next++;
-    for (auto later = lane->streams.begin(); later != lane->streams.end();) {
-      const auto stream = later++;
-      if (stream->closed && !stream->opening && stream->batches.empty())
-        after.streams.splice(after.streams.end(), lane->streams, stream);
-    }
-    const bool idle = lane->free_tasks.size() == lane->tasks.size();
-    if (lane->streams.empty() && idle && lane->processing == 0)
-      after.lanes.splice(after.lanes.end(), lanes_, lane);
-  }
 }
 
 void Executor::tell(Aftermath& after) {
@@ -269,6 +321,197 @@ void Executor::tell(Aftermath& after) {
       batch.port->commit(batch.order);
     }
   }
+}
+
+void Executor::enter_pool(unsigned worker) const {
+  pthread_setname_np(pthread_self(), ("spdld-cpu-" + std::to_string(worker)).c_str());
+  if (options_.nice != 0 &&
+      setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), options_.nice) != 0)
+    spdlog::warn("executor.nice {}: {}; the worker runs at the daemon's own priority",
+                 options_.nice, errno_status(errno, "setpriority").message());
+  if (options_.cpus.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : options_.cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
+  if (const int failed = pthread_setaffinity_np(pthread_self(), sizeof set, &set); failed != 0)
+    spdlog::warn("executor.cpus: {}; the worker runs wherever the daemon may",
+                 errno_status(failed, "pthread_setaffinity_np").message());
+}
+
+void Executor::work(unsigned worker) {
+  enter_pool(worker);
+  Claim claim;
+  std::chrono::nanoseconds cpu_time = thread_cpu_time();
+  while (true) {
+    {
+      const Change change(*this);
+      bool has_picked = false;
+      while (!stopping_ && !(has_picked = queue_.pick(claim))) sleep();
+      if (!has_picked) return;
+    }
+    if (claim.batch) {
+      process(claim, worker, cpu_time);
+    } else {
+      open_batch(claim);
+    }
+  }
+}
+
+void Executor::sleep() {
+  ++asleep_;
+  if (const auto until = queue_.pause_end()) {
+    ++timed_;
+    work_may_wait_.wait_for(mutex_, *until - std::chrono::steady_clock::now());
+    --timed_;
+  } else {
+    work_may_wait_.wait(mutex_);
+  }
+  --asleep_;
+}
+
+void Executor::open_batch(const Claim& claim) {
+  Stream& stream = *claim.stream;
+  std::optional<BatchOrder> order = stream.port->open();
+  Aftermath after;
+  {
+    Change change(*this);
+    stream.opening = false;
+    if (order) {
+      auto at = stream.batches.end();
+      while (at != stream.batches.begin() &&
+             std::tie(order->epoch, order->step) <
+                 std::tie(std::prev(at)->order.epoch, std::prev(at)->order.step))
+        --at;
+      const auto batch = stream.batches.emplace(at);
+      batch->order = *order;
+      batch->port = stream.port;
+      const Run& run = *claim.lane->run;
+      if (run.plan().packs())
+        batch->packing = std::make_unique<Packing>(run.shared_plan(), order->rows.rows);
+      stream.last_epoch = order->epoch;
+      stream.last_step = order->step;
+      stream.may_open = true;
+      if (stream.closed || stopping_) {
+        batch->give_up();
+        end_if_done(*claim.lane, stream, batch, after);
+      }
+    }
+    queue_.erase_idle(after.streams, after.lanes);
+    if (after.empty()) change.wakes_nobody();
+  }
+  tell(after);
+}
+
+void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& cpu_time) {
+  Lane& lane = *claim.lane;
+  Run& run = *lane.run;
+  const OpenBatch& batch = **claim.batch;
+  const auto begun = run.clock().now();
+  enter_run(worker, lane.run);
+  if (claim.rows.count > 0) {
+    begin_rows(claim);
+    if (!batch.given_up) run.bring_at_hand(claim.begun);
+  }
+  const auto rows = static_cast<std::size_t>(run.fetch_concurrency()) +
+                    std::size_t{threads()} * claim.tasks.size();
+  const std::size_t kept = std::min(kKeptByARow, kKeptByARun / rows);
+  Aftermath after;
+  WorkQueue::Had had;
+  bool goes_on = true;
+  while (goes_on && had.rows < claim.tasks.size()) {
+    if (had.rows > 0 && (batch.given_up || std::chrono::steady_clock::now() - claim.since >
+                                               kLongestClaim))
+      break;
+    Task& task = *claim.tasks[had.rows];
+    std::uint64_t granted = std::exchange(claim.granted_bytes, 0);
+    const std::uint64_t answers = task.answers;
+    StreamFailure failure;
+    const RowState state =
+        batch.given_up ? RowState::kAgain : make_row(task, run, worker, granted, failure);
+    if (state == RowState::kDone || state == RowState::kFailed) task.bytes.shrink(kept);
+    if (state == RowState::kFailed) task.port->fail(failure);
+    if (state != RowState::kPending) ++had.done;
+    if (state != RowState::kDone || granted > 0)
+      goes_on = leave(claim, task, state, answers, granted, after);
+    if (state != RowState::kDone) claim.tasks[had.rows] = nullptr;
+    ++had.rows;
+  }
+  const auto cpu_before = std::exchange(cpu_time, thread_cpu_time());
+  had.cpu_s = std::chrono::duration<double>(cpu_time - cpu_before).count();
+  had.now = run.clock().now();
+  had.took = had.now - begun;
+  {
+    Change change(*this);
+    Stream& stream = *claim.stream;
+    const BatchIterator of = *claim.batch;
+    queue_.end(claim, had);
+    end_if_done(lane, stream, of, after);
+    queue_.erase_idle(after.streams, after.lanes);
+    if (after.empty()) change.wakes_nobody();
+  }
+  tell(after);
+}
+
+bool Executor::leave(Claim& claim, Task& task, RowState state, std::uint64_t answers,
+                     std::uint64_t granted_bytes, Aftermath& after) {
+  Change change(*this);
+  const OpenBatch& batch = **claim.batch;
+  queue_.memory().give_back(granted_bytes);
+  const bool is_wanted = !batch.given_up && !stopping_;
+  switch (state) {
+    case RowState::kDone: return true;
+    case RowState::kPending:
+      queue_.begin_fetch(task, answers);
+      if (granted_bytes == 0) change.wakes_nobody();
+      return is_wanted && queue_.may_fetch(*claim.lane);
+    case RowState::kNeedsMemory:
+    case RowState::kNoMemory:
+      if (!is_wanted) break;
+      queue_.memory().park(task, state == RowState::kNoMemory ? options_.memory_pause
+                                                              : std::chrono::nanoseconds(0));
+      return true;
+    case RowState::kAgain:
+      if (!is_wanted) break;
+      ++task.stream->moves;
+      WorkQueue::make_ready(task);
+      return true;
+    case RowState::kDropped:
+    case RowState::kFailed: break;
+  }
+  if (state != RowState::kFailed) take_bytes(task, after);
+  end_row(task, after);
+  return false;
+}
+
+RowState Executor::make_row(Task& task, Run& run, unsigned worker, std::uint64_t& granted_bytes,
+                            StreamFailure& failure) {
+  while (true) {
+    RowState state = RowState::kFailed;
+    try {
+      state = run.process(task, worker, granted_bytes, *this,
+                          reinterpret_cast<std::uint64_t>(&task), failure);
+    } catch (const std::exception& thrown) {  // a source that has the row throws no more
+      failure.status =
+          Status(Code::kResourceExhausted, "item " + std::to_string(task.item) + " (" +
+                                               run.source().uri(task.item) +
+                                               ") could not be made: " + thrown.what());
+    }
+    // What this row took goes back before others are told that they may have it.
+    if (granted_bytes > 0) run.shrink(worker);
+    if (state != RowState::kNeedsMemory) return state;
+    const Change change(*this);
+    queue_.memory().give_back(std::exchange(granted_bytes, 0));
+    granted_bytes = queue_.memory().take(task);
+    if (granted_bytes == 0) return state;
+  }
+}
+
+void Executor::enter_run(unsigned worker, const std::shared_ptr<Run>& run) {
+  std::weak_ptr<Run>& last = last_runs_[worker];
+  // Whether both are the same run, without the cost of a lock() for each row.
+  if (!last.owner_before(run) && !run.owner_before(last)) return;
+  if (const auto left = last.lock()) left->shrink(worker);
+  last = run;
 }
 
 }  // namespace spdld::engine

@@ -3,8 +3,10 @@
 
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "base/memory/no_memory.h"
+#include "engine/row.h"
 
 namespace spdld::engine {
 
@@ -66,6 +68,34 @@ bool RowFetch::ask_source(std::uint64_t item, RowBytes& bytes, bool look_up,
 bool RowFetch::ask_cache(RowBytes& bytes, source::FetchSink& sink, std::uint64_t token) {
   return ask(bytes, RowBytes::Stage::kCache, "its bytes from the cache",
              [&] { return cache_->read(*bytes.cached, bytes.cached_bytes, sink, token); });
+}
+
+void RowFetch::bring_at_hand(std::span<Row* const> rows) {
+  if (cache_ != nullptr || rows.empty()) return;  // a cache is asked first, for each
+  const auto begun = clock_.now();
+  std::vector<source::WantedItem> wanted;
+  wanted.reserve(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    source::FetchedItem& parts = rows[i]->bytes.parts;
+    parts.clips.clear();
+    parts.revision = {};
+    wanted.push_back({.item = rows[i]->item, .out = &parts, .number = i});
+  }
+  try {
+    source_.bring_at_hand(wanted, plan_.requests);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  const auto now = clock_.now();
+  for (const source::WantedItem& item : wanted) {
+    if (!item.brought) continue;
+    RowBytes& bytes = rows[item.number]->bytes;
+    bytes.stage = RowBytes::Stage::kBrought;
+    bytes.since = now;
+    bytes.took = (now - begun) / static_cast<std::int64_t>(rows.size());
+    stats_.begin();
+    stats_.end(bytes.took, std::chrono::nanoseconds(0), false);
+  }
 }
 
 template <typename Ask>

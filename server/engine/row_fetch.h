@@ -17,6 +17,8 @@
 
 namespace spdld::engine {
 
+struct Row;
+
 // Fetches what a run's rows are made of. With a cache, the part that it keeps is looked for there
 // first: if the item still is what was kept, the source brings the other parts alone. A cache of
 // encoded parts is filled here, others by image workers (engine/cached_image.h).
@@ -33,6 +35,8 @@ class RowFetch {
   source::FetchState bring(std::uint64_t item, RowBytes& bytes, source::FetchSink& sink,
                            std::uint64_t token);
   void ended(RowBytes& bytes, Status status);
+  // Brings those of the rows' items that are at hand; others are left to bring().
+  void bring_at_hand(std::span<Row* const> rows);
 
   // The bytes of the plan's request `i`, wherever they came from. A part of which a cache has
   // something else has none.

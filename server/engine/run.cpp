@@ -88,6 +88,14 @@ int Run::process_concurrency() const {
   return std::min(stage, workers);
 }
 
+void Run::bring_at_hand(std::span<Row* const> rows) {
+  for (Row* const row : rows) {
+    if (!choose(*row)) return;
+    row->bytes.parts.epoch_key = mix64(seed_, row->order->epoch);
+  }
+  fetch_.bring_at_hand(rows);
+}
+
 RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
                       source::FetchSink& sink, std::uint64_t token, StreamFailure& failure) {
   if (row.bytes.stage == RowBytes::Stage::kNone && row.attempt == 0 && !choose(row)) {

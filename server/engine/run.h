@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -54,6 +55,10 @@ class Run {
   int fetch_concurrency() const { return fetch_concurrency_.load(std::memory_order_relaxed); }
   // Rows that may be processed at once; 0: as many as there are workers.
   int process_concurrency() const;
+
+  // Of rows that were begun just now: brings the bytes of those whose items are at hand, which
+  // process() then finds there.
+  void bring_at_hand(std::span<Row* const> rows);
 
   // Takes the row as far as it gets without blocking. kPending: `sink` is told `token` once the
   // bytes are there; until process() is called again nobody touches the row. kFailed: `failure`

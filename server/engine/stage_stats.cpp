@@ -21,29 +21,56 @@ std::chrono::nanoseconds StageStats::bucket_value(int bucket) {
   return std::chrono::nanoseconds((kBucketsPerOctave + part) * width + width / 2);
 }
 
+StageStats::Cell& StageStats::cell() {
+  static std::atomic<std::size_t> threads{0};  // relaxed: any number will do
+  thread_local const std::size_t thread = threads.fetch_add(1, std::memory_order_relaxed);
+  return cells_[thread % kCells];
+}
+
 void StageStats::end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, bool failed) {
   const auto took_ns = static_cast<std::uint64_t>(std::max<std::int64_t>(took.count(), 0));
-  in_flight_.fetch_sub(1, std::memory_order_relaxed);
-  tasks_.fetch_add(1, std::memory_order_relaxed);
-  if (failed) failures_.fetch_add(1, std::memory_order_relaxed);
-  busy_ns_.fetch_add(took_ns, std::memory_order_relaxed);
-  wait_ns_.fetch_add(static_cast<std::uint64_t>(std::max<std::int64_t>(waited.count(), 0)),
-                     std::memory_order_relaxed);
-  histogram_[static_cast<std::size_t>(bucket_of(took_ns))].fetch_add(1, std::memory_order_relaxed);
+  const auto waited_ns = static_cast<std::uint64_t>(std::max<std::int64_t>(waited.count(), 0));
+  Cell& to = cell();
+  to.in_flight.fetch_sub(1, std::memory_order_relaxed);
+  to.tasks.fetch_add(1, std::memory_order_relaxed);
+  if (failed) to.failures.fetch_add(1, std::memory_order_relaxed);
+  to.busy_ns.fetch_add(took_ns, std::memory_order_relaxed);
+  to.wait_ns.fetch_add(waited_ns, std::memory_order_relaxed);
+  to.histogram[static_cast<std::size_t>(bucket_of(took_ns))].fetch_add(1,
+                                                                       std::memory_order_relaxed);
+}
+
+std::uint64_t StageStats::sum(std::atomic<std::uint64_t> Cell::*of) const {
+  std::uint64_t total = 0;
+  for (const Cell& cell : cells_) total += (cell.*of).load(std::memory_order_relaxed);
+  return total;
+}
+
+std::uint64_t StageStats::tasks() const { return sum(&Cell::tasks); }
+
+std::chrono::nanoseconds StageStats::busy() const {
+  return std::chrono::nanoseconds(sum(&Cell::busy_ns));
 }
 
 StageSnapshot StageStats::snapshot() const {
   StageSnapshot result;
-  result.tasks = tasks_.load(std::memory_order_relaxed);
-  result.failures = failures_.load(std::memory_order_relaxed);
+  result.tasks = tasks();
+  result.failures = sum(&Cell::failures);
   result.busy = busy();
-  result.wait = std::chrono::nanoseconds(wait_ns_.load(std::memory_order_relaxed));
-  result.in_flight = in_flight_.load(std::memory_order_relaxed);
+  result.wait = std::chrono::nanoseconds(sum(&Cell::wait_ns));
 
   std::array<std::uint64_t, kBuckets> counts{};
   std::uint64_t total = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i)
-    total += counts[i] = histogram_[i].load(std::memory_order_relaxed);
+  std::int32_t in_flight = 0;
+  for (const Cell& cell : cells_) {
+    in_flight += cell.in_flight.load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const std::uint64_t count = cell.histogram[i].load(std::memory_order_relaxed);
+      counts[i] += count;
+      total += count;
+    }
+  }
+  result.in_flight = static_cast<std::uint32_t>(std::max(in_flight, 0));
   const auto percentile = [&](double share) {
     const auto wanted = static_cast<std::uint64_t>(share * static_cast<double>(total));
     std::uint64_t seen = 0;
@@ -59,9 +86,8 @@ StageSnapshot StageStats::snapshot() const {
 }
 
 std::chrono::nanoseconds StageStats::mean_busy() const {
-  const std::uint64_t tasks = tasks_.load(std::memory_order_relaxed);
-  if (tasks == 0) return std::chrono::nanoseconds(0);
-  return std::chrono::nanoseconds(busy_ns_.load(std::memory_order_relaxed) / tasks);
+  const std::uint64_t count = tasks();
+  return count == 0 ? std::chrono::nanoseconds(0) : busy() / static_cast<std::int64_t>(count);
 }
 
 }  // namespace spdld::engine

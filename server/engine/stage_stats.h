@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 namespace spdld::engine {
@@ -20,19 +21,18 @@ struct StageSnapshot {
 };
 
 // Counters of one stage: always on, a few relaxed adds per task, for the numbers are read one by
-// one and need no order among each other. Any thread.
+// one and need no order among each other. Threads count in different cells, so that none waits for
+// another one's cache line. Any thread.
 class StageStats {
  public:
-  void begin() { in_flight_.fetch_add(1, std::memory_order_relaxed); }
+  void begin() { cell().in_flight.fetch_add(1, std::memory_order_relaxed); }
   // It was begun and comes again: no task yet.
-  void postpone() { in_flight_.fetch_sub(1, std::memory_order_relaxed); }
+  void postpone() { cell().in_flight.fetch_sub(1, std::memory_order_relaxed); }
   void end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, bool failed);
 
   StageSnapshot snapshot() const;
-  std::uint64_t tasks() const { return tasks_.load(std::memory_order_relaxed); }
-  std::chrono::nanoseconds busy() const {
-    return std::chrono::nanoseconds(busy_ns_.load(std::memory_order_relaxed));
-  }
+  std::uint64_t tasks() const;
+  std::chrono::nanoseconds busy() const;
   std::chrono::nanoseconds mean_busy() const;  // of a task; 0 before the first
 
  private:
@@ -43,12 +43,20 @@ class StageStats {
   static int bucket_of(std::uint64_t ns);
   static std::chrono::nanoseconds bucket_value(int bucket);
 
-  std::atomic<std::uint64_t> tasks_{0};
-  std::atomic<std::uint64_t> failures_{0};
-  std::atomic<std::uint64_t> busy_ns_{0};
-  std::atomic<std::uint64_t> wait_ns_{0};
-  std::atomic<std::uint32_t> in_flight_{0};
-  std::array<std::atomic<std::uint64_t>, kBuckets> histogram_{};
+  static constexpr std::size_t kCells = 16;
+  struct alignas(64) Cell {
+    std::atomic<std::uint64_t> tasks{0};
+    std::atomic<std::uint64_t> failures{0};
+    std::atomic<std::uint64_t> busy_ns{0};
+    std::atomic<std::uint64_t> wait_ns{0};
+    std::atomic<std::int32_t> in_flight{0};  // less than 0 where tasks end that another one began
+    std::array<std::atomic<std::uint64_t>, kBuckets> histogram{};
+  };
+
+  Cell& cell();
+  std::uint64_t sum(std::atomic<std::uint64_t> Cell::*of) const;
+
+  std::array<Cell, kCells> cells_;
 };
 
 }  // namespace spdld::engine

@@ -121,6 +121,8 @@ Result<std::unique_ptr<source::Source>> PipelineBuilder::open_source(
   options.retry = spec.on_error.io;
   options.fail_on_bad_rows = spec.on_error.decode == spec::ErrorPolicy::OnDecode::kFail;
   options.buffers = options_.buffers;
+  // An order over all items comes back to no window before it is gone.
+  if (spec.shuffle.kind != Shuffle::Kind::kGlobal) options.windows = options_.windows;
   options.memory = options_.memory;
   const ClassesSpec* const classes = source::classes_of(spec.source);
   if (varied != nullptr && same_classes(spec.source, varied->plan->spec)) {

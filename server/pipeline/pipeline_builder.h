@@ -25,6 +25,7 @@
 namespace spdld::source {
 class MediaProber;
 class KeptDatasets;
+class ReadWindows;
 }  // namespace spdld::source
 
 namespace spdld::pipeline {
@@ -34,6 +35,8 @@ struct BuilderOptions {
   std::int64_t max_pixels = std::numeric_limits<std::int64_t>::max();  // of an image; limits'
   std::uint64_t row_memory_bytes = std::numeric_limits<std::uint64_t>::max();  // of a row; likewise
   std::shared_ptr<BufferMemory> buffers = nullptr;  // of files that are read; null: unbounded
+  // Of orders by neighbours; null: nothing that lies near an item is kept for the next one.
+  std::shared_ptr<source::ReadWindows> windows = nullptr;
   std::shared_ptr<ListingMemory> memory = ListingMemory::unbounded();  // of datasets' items
   // Reads the facts of media files; outlives the builder. Null: clips of them are refused.
   const source::MediaProber* prober = nullptr;

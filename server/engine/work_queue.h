@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/lane.h"
+#include "engine/memory_line.h"
+
+namespace spdld::engine {
+
+// What the executor's workers do next. Of the runs, that comes first which has had the least CPU
+// time for its weight; in it, first rows whose bytes have just come, then rows of the lowest step,
+// then a new batch for the stream that is least ahead. So nothing is begun that has no slot to go
+// to, and what is begun gets done.
+//
+// A worker claims as many rows of one batch as are worth about 200 us by what the run's rows have
+// taken: one image, or hundreds of small records. All that a worker must do under the lock it does
+// once for a claim.
+//
+// Rows that take long never have all workers while another run has work: the last worker without
+// such a row is left to runs whose rows are short (docs/sessions.md#limits).
+//
+// Owned by the executor, under its lock; changed by nobody else.
+class WorkQueue {
+ public:
+  struct Bounds {
+    unsigned workers = 1;
+    std::uint64_t decode_memory_bytes = 0;
+    // Once sources have so many rows, of all runs together, a run may only add to the few.
+    int many_fetches = 0;
+    int few_fetches = 0;
+  };
+  explicit WorkQueue(Bounds bounds) : bounds_(bounds), memory_(bounds.decode_memory_bytes) {}
+
+  // The stream's lane comes with its first stream; erase_idle() takes it away.
+  Stream& add(std::shared_ptr<Run> run, std::shared_ptr<StreamPort> port);
+  Stream* find(StreamId id, Lane** lane);
+  // Streams that are closed, and lanes without a stream, go to where they can die under no lock.
+  void erase_idle(std::list<Stream>& streams, std::list<Lane>& lanes);
+  std::list<Lane>& lanes() { return lanes_; }
+  MemoryLine& memory() { return memory_; }
+
+  // False: there is nothing to do. Else the worker has the claim until end().
+  bool pick(Claim& claim);
+  // Whether pick() would find something; changes nothing.
+  bool has_work();
+  // When a row's pause ends, which gives workers something.
+  std::optional<std::chrono::steady_clock::time_point> pause_end() const {
+    return MemoryLine::pause_end(lanes_);
+  }
+
+  // How a worker had its claim.
+  struct Had {
+    std::size_t rows = 0;  // of the claim, from the first on; the others go back
+    std::size_t done = 0;  // of these: those that did not have to wait for their bytes
+    double cpu_s = 0;
+    std::chrono::nanoseconds took{0};   // by the run's clock, as the next one
+    std::chrono::nanoseconds now{0};
+  };
+  void end(Claim& claim, const Had& had);
+  // A row has left its claim, or the line for memory: it can be picked once more, or its task is
+  // free for another row.
+  static void make_ready(Task& task);
+  static void free(Task& task) { task.lane->free_tasks.push_back(&task); }
+
+  // A source has the row; the answer may have come before.
+  void begin_fetch(Task& task, std::uint64_t answers);
+  void end_fetch(Task& task);
+  bool may_fetch(const Lane& lane) const;
+
+ private:
+  // What of a lane comes next. No `stream`: the row that was parked first, or those that their
+  // source brought first.
+  struct Choice {
+    bool parked = false;
+    Stream* stream = nullptr;
+    std::optional<BatchIterator> batch = std::nullopt;  // to begin rows of; none: to be opened
+  };
+
+  bool pick_from(Lane& lane, Claim& claim);
+  // The one place that says what may be picked; changes nothing.
+  std::optional<Choice> choose(Lane& lane) const;
+  bool may_have_task(const Lane& lane) const;
+  bool may_have_worker(const Lane& lane) const;
+  // Whether its rows take long, and all other workers have such rows, and a run whose rows are
+  // short has work.
+  bool must_leave_worker(const Lane& lane) const;
+
+  const Bounds bounds_;
+  std::list<Lane> lanes_;
+  MemoryLine memory_;
+  int fetching_ = 0;            // the sum of the lanes'
+  std::vector<Lane*> by_need_;  // pick()'s scratch
+  double virtual_time_s_ = 0;   // of the lane picked last
+  StreamId next_stream_ = 1;
+};
+
+}  // namespace spdld::engine

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <semaphore>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "engine/executor.h"
+#include "tests/support/fake_source.h"
+#include "tests/support/pipelines.h"
+
+// Rows so light that a worker claims many of them at once.
+namespace spdld::engine {
+namespace {
+
+using testing::FakeSource;
+
+constexpr std::uint64_t kItems = 3000;
+constexpr std::uint64_t kBatchRows = 300;
+
+// Every item at hand is brought with its neighbours; some are held, some fail.
+class LightSource final : public source::Source {
+ public:
+  std::uint64_t size() const override { return inner_.size(); }
+  const std::string& listing_digest() const override { return inner_.listing_digest(); }
+  const std::vector<source::SourceField>& fields() const override { return inner_.fields(); }
+  const std::vector<std::string>& classes() const override { return inner_.classes(); }
+  std::string uri(std::uint64_t item) const override { return inner_.uri(item); }
+  Value value(std::uint64_t item, std::size_t value) const override {
+    if (on_value) on_value(item);
+    return inner_.value(item, value);
+  }
+  Result<source::FetchState> fetch(std::uint64_t item,
+                                   std::span<const source::PartRequest> requests,
+                                   source::FetchedItem& out, source::FetchSink& sink,
+                                   std::uint64_t token) override {
+    return inner_.fetch(item, requests, out, sink, token);
+  }
+  void bring_at_hand(std::span<source::WantedItem> items,
+                     std::span<const source::PartRequest> requests) override {
+    most_at_once = std::max(most_at_once.load(), items.size());
+    for (source::WantedItem& wanted : items) {
+      if (!at_hand || apart.contains(wanted.item)) continue;
+      NoSink sink;
+      wanted.brought = inner_.fetch(wanted.item, requests, *wanted.out, sink, 0).has_value();
+    }
+  }
+
+  void hold(std::uint64_t item) {
+    inner_.hold(item);
+    apart.insert(item);
+  }
+  void fail(std::uint64_t item, Status status) {
+    inner_.fail(item, std::move(status));
+    apart.insert(item);
+  }
+  FakeSource& inner() { return inner_; }
+
+  std::set<std::uint64_t> apart;
+  bool at_hand = true;
+  std::atomic<std::size_t> most_at_once = 0;
+  std::function<void(std::uint64_t item)> on_value;
+
+ private:
+  struct NoSink final : source::FetchSink {
+    void fetched(std::uint64_t, Status) override { ADD_FAILURE() << "an item that is at hand"; }
+  };
+
+  FakeSource inner_{FakeSource::numbered(kItems)};
+};
+
+// Has `steps` batches to be made, each in a slot of its own, and reads what was made.
+class Reader final : public StreamPort {
+ public:
+  Reader(const Plan& plan, std::uint64_t steps)
+      : layout_(plan.layout), slots_(steps, std::vector<std::byte>(layout_.slot_bytes())) {}
+
+  std::optional<BatchOrder> open() override {
+    MutexLock lock(mutex_);
+    if (next_ == slots_.size()) return std::nullopt;
+    const std::uint64_t step = next_++;
+    return BatchOrder{
+        .epoch = 0,
+        .step = step,
+        .rows = {.first = step * kBatchRows, .rows = kBatchRows, .valid = kBatchRows},
+        .slot = slots_[step].data()};
+  }
+  void commit(const BatchOrder& order) override {
+    MutexLock lock(mutex_);
+    ++committed_[order.step];
+    changed_.notify_all();
+  }
+  void abandon(const BatchOrder& order) override {
+    MutexLock lock(mutex_);
+    ++abandoned_[order.step];
+    changed_.notify_all();
+  }
+  Status may_replace(const SampleFailure&) override { return {}; }
+  void fail(const StreamFailure& failure) override {
+    MutexLock lock(mutex_);
+    failed_ = failure.status;
+    next_ = slots_.size();
+  }
+
+  // Until each of the batches opened has ended; each ends once.
+  void wait_for_end(std::uint64_t batches) {
+    MutexLock lock(mutex_);
+    while (committed_.size() + abandoned_.size() < batches) changed_.wait(mutex_);
+    for (const auto* const ended : {&committed_, &abandoned_}) {
+      for (const auto& [step, times] : *ended) EXPECT_EQ(times, 1) << step;
+    }
+  }
+  std::uint64_t committed() {
+    MutexLock lock(mutex_);
+    return committed_.size();
+  }
+  bool has_committed(std::uint64_t step) {
+    MutexLock lock(mutex_);
+    return committed_.contains(step);
+  }
+  Status failed() {
+    MutexLock lock(mutex_);
+    return failed_;
+  }
+  std::string row(std::uint64_t position) const {
+    const std::byte* const slot = slots_[position / kBatchRows].data();
+    const wire::FieldLayout& field = layout_.fields()[0];
+    std::int64_t range[2];
+    std::memcpy(range, slot + field.offsets_offset + position % kBatchRows * sizeof range[0],
+                sizeof range);
+    return {reinterpret_cast<const char*>(slot + field.offset + range[0]),
+            static_cast<std::size_t>(range[1] - range[0])};
+  }
+
+ private:
+  const BatchLayout& layout_;
+  std::vector<std::vector<std::byte>> slots_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::uint64_t next_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::map<std::uint64_t, int> committed_ SPDLD_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, int> abandoned_ SPDLD_GUARDED_BY(mutex_);
+  Status failed_ SPDLD_GUARDED_BY(mutex_);
+};
+
+class ClaimsTest : public ::testing::TestWithParam<unsigned> {
+ protected:
+  ClaimsTest() {
+    auto plan = testing::compile("  - fetch: {concurrency: 64}\n",
+                                 "batch: {size: 300, max_bytes: 64KiB}\n"
+                                 "on_error: {decode: replace}\n");
+    EXPECT_TRUE(plan) << plan.error().message();
+    plan_ = *plan;
+  }
+
+  std::shared_ptr<Reader> start(std::uint64_t steps) {
+    auto reader = std::make_shared<Reader>(*plan_, steps);
+    stream_ = executor_.open_stream(
+        std::make_shared<engine::Run>(plan_, source_, source::Sampler(kItems, Shuffle{}, 1), 1,
+                              RunPool{GetParam()}, RunLimits{}, clock_),
+        reader);
+    return reader;
+  }
+  static void expect_rows(const Reader& reader, std::uint64_t step) {
+    for (std::uint64_t row = step * kBatchRows; row < (step + 1) * kBatchRows; ++row)
+      ASSERT_EQ(reader.row(row), "item-" + std::to_string(row));
+  }
+
+  SystemClock clock_;
+  std::shared_ptr<const Plan> plan_;
+  std::shared_ptr<LightSource> source_ = std::make_shared<LightSource>();
+  StreamId stream_ = 0;
+  Executor executor_{ExecutorOptions{.threads = GetParam()}};
+};
+
+TEST_P(ClaimsTest, OfLightRowsAreMany) {
+  const auto reader = start(kItems / kBatchRows);
+  reader->wait_for_end(kItems / kBatchRows);
+  for (std::uint64_t step = 0; step < kItems / kBatchRows; ++step) expect_rows(*reader, step);
+  EXPECT_GT(source_->most_at_once, 1U);
+}
+
+TEST_P(ClaimsTest, AreLeftByRowsThatWaitForTheirBytes) {
+  for (std::uint64_t item = kBatchRows; item < 2 * kBatchRows; item += 7) source_->hold(item);
+  const auto reader = start(3);
+  while (!reader->has_committed(1)) source_->inner().answer();
+  reader->wait_for_end(3);
+  for (std::uint64_t step = 0; step < 3; ++step) expect_rows(*reader, step);
+}
+
+TEST_P(ClaimsTest, EndWhereNoFurtherRowMayBeFetched) {
+  source_->at_hand = false;
+  for (std::uint64_t item = 0; item < kItems; ++item) source_->hold(item);
+  const auto reader = start(2);
+  source_->inner().wait_for_readers(64);
+  std::size_t most = 0;
+  while (reader->committed() < 2) most = std::max(most, source_->inner().answer());
+  EXPECT_LE(most, 64U + GetParam());
+  for (std::uint64_t step = 0; step < 2; ++step) expect_rows(*reader, step);
+}
+
+TEST_P(ClaimsTest, GoOnWhereARowOfThemIsReplaced) {
+  for (std::uint64_t item = 5; item < kItems; item += 50)
+    source_->fail(item, Status(Code::kDataLoss, "bad"));
+  const auto reader = start(kItems / kBatchRows);
+  reader->wait_for_end(kItems / kBatchRows);
+  for (std::uint64_t row = 0; row < kItems; ++row) {
+    if (row % 50 == 5) {
+      EXPECT_NE(reader->row(row), "item-" + std::to_string(row));
+    } else {
+      EXPECT_EQ(reader->row(row), "item-" + std::to_string(row));
+    }
+  }
+}
+
+TEST_P(ClaimsTest, EndWithTheRowThatFailsTheStream) {
+  source_->fail(2 * kBatchRows + 100, Status(Code::kUnavailable, "gone"));
+  const auto reader = start(kItems / kBatchRows);
+  while (reader->failed().ok()) std::this_thread::yield();
+  executor_.close_stream(stream_);
+  executor_.stop();
+  EXPECT_FALSE(reader->has_committed(2));
+}
+
+TEST_P(ClaimsTest, EndWhereTheirBatchIsGivenUp) {
+  std::binary_semaphore in_row{0};
+  std::binary_semaphore go_on{0};
+  source_->on_value = [&](std::uint64_t item) {
+    if (item != 2 * kBatchRows + 50) return;
+    in_row.release();
+    go_on.acquire();
+  };
+  const auto reader = start(4);
+  in_row.acquire();
+  executor_.cancel(stream_, 0, 2);
+  go_on.release();
+  reader->wait_for_end(4);
+  EXPECT_FALSE(reader->has_committed(2));
+  EXPECT_TRUE(reader->has_committed(1));
+  expect_rows(*reader, 1);
+}
+
+TEST_P(ClaimsTest, LeaveEveryRowMadeOnceWhateverComesBetween) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    std::mt19937_64 random(seed);
+    source_ = std::make_shared<LightSource>();
+    source_->at_hand = random() % 4 != 0;
+    for (std::uint64_t item = 0; item < kItems; ++item) {
+      if (random() % 40 == 0) source_->hold(item);
+    }
+    const std::uint64_t steps = kItems / kBatchRows;
+    const auto reader = start(steps);
+    const std::uint64_t cancelled = random() % steps;
+    if (random() % 2 == 0) executor_.cancel(stream_, 0, cancelled);
+    std::atomic<bool> ended = false;
+    std::thread answers([&] {
+      while (!ended) source_->inner().answer();
+    });
+    reader->wait_for_end(steps);
+    ended = true;
+    answers.join();
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      if (reader->has_committed(step)) expect_rows(*reader, step);
+    }
+    executor_.close_stream(stream_);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, ClaimsTest, ::testing::Values(1U, 4U));
+
+}  // namespace
+}  // namespace spdld::engine
