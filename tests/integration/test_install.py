@@ -307,6 +307,19 @@ def test_what_is_installed_is_stripped_with_debug_info_beside_it(prefix: pathlib
         assert {".debug_info", ".symtab"} <= sections(debug)
 
 
+@pytest.mark.skipif(daemon_module.has_failpoints(), reason="only what is shipped is hardened")
+def test_what_is_installed_is_hardened(prefix: pathlib.Path) -> None:
+    for binary in binaries(prefix):
+        program = binary.parent == prefix / "bin"
+        assert "GNU_RELRO" in run("readelf", "--segments", "--wide", binary)
+        flags = re.search(r"\(FLAGS_1\) +Flags: (.*)", run("readelf", "--dynamic", binary))
+        assert flags is not None
+        assert flags.group(1).split() == (["NOW", "PIE"] if program else ["NOW"])
+        called = run("nm", "--dynamic", "--undefined-only", binary)
+        assert "__stack_chk_fail" in called
+        assert not program or re.search(r" __\w+_chk\b", called), "it is not fortified"
+
+
 def test_nothing_but_debug_info_names_the_build(prefix: pathlib.Path) -> None:
     build = os.fsencode(daemon_module.build_dir().resolve())
     for path in files_of(prefix):
