@@ -14,7 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 import daemon as daemon_module
+import fake_daemon
 import pytest
+import spdld
 from integration.ranks import Rank
 
 ROOT = os.geteuid() == 0
@@ -287,9 +289,19 @@ def test_a_shard_that_is_held_is_refused_with_its_holders_pid(
     holder.take(1)
 
 
-def hello(protocol_min: int, protocol_max: int) -> bytes:
-    client = b"test client 9.9"
-    return struct.pack("<IIIIII48s", 1, 72, 0x4C445053, protocol_min, protocol_max, 0, client)
+def answer_to(daemon: Any, protocols: tuple[int, int], client: str = "test client 9.9") -> str:
+    """The daemon's last word to a client that speaks these protocols."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as consumer:
+        consumer.settimeout(60)
+        consumer.connect(f"{daemon.address}/data.sock")
+        hello = (1, 72, fake_daemon.MAGIC, *protocols, 0, client.encode())
+        consumer.send(fake_daemon.FRAMES["HelloFrame"].pack(*hello))
+        answer = consumer.recv(65536)
+        kind, size, code, fatal, text_bytes, _ = struct.unpack_from("<IIIIII", answer)
+        assert (kind, size, fatal) == (65, len(answer), 1)
+        assert code == 9  # FAILED_PRECONDITION
+        assert consumer.recv(65536) == b"", "the connection ends with the word"
+        return answer[24 : 24 + text_bytes].decode()
 
 
 @pytest.mark.parametrize(
@@ -299,21 +311,52 @@ def hello(protocol_min: int, protocol_max: int) -> bytes:
 def test_a_client_of_another_build_is_refused_by_name(
     running: Any, speaks: tuple[int, int], shown: str
 ) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-        client.settimeout(60)
-        client.connect(f"{running.address}/data.sock")
-        client.send(hello(*speaks))
-        answer = client.recv(65536)
-        kind, size, code, fatal, text_bytes, _ = struct.unpack_from("<IIIIII", answer)
-        assert (kind, size, fatal) == (65, len(answer), 1)
-        assert code == 9  # FAILED_PRECONDITION
-        text = answer[24 : 24 + text_bytes].decode()
-        assert client.recv(65536) == b"", "the connection ends with the word"
+    text = answer_to(running, speaks)
     assert re.fullmatch(
         rf"test client 9\.9 speaks {shown}, and the daemon spdld [0-9.]+ speaks data protocol 2: "
         "install the same build of spdld for both",
         text,
     ), text
+
+
+# What operate.md has of the next protocol: a daemon's words to a client, and a client's of a daemon.
+[TOLD_BY_DAEMON, TOLD_BY_CLIENT] = re.findall(
+    r"^    (.* speaks data protocol .*)$",
+    (daemon_module.REPOSITORY / "docs/operate.md").read_text(),
+    re.MULTILINE,
+)
+NEXT = fake_daemon.PROTOCOL + 1
+
+
+def without_versions(text: str) -> str:
+    return re.sub(r"\d+\.\d+\.\d+", "VERSION", text)
+
+
+def test_a_client_of_the_next_protocol_is_refused_in_the_words_of_the_docs(running: Any) -> None:
+    told = answer_to(running, (NEXT, NEXT), "spdld-python 0.2.0")
+    assert without_versions(told) == without_versions(TOLD_BY_DAEMON)
+    assert f"the daemon spdld {spdld.__version__} speaks data protocol {NEXT - 1}:" in told
+
+
+def test_a_daemon_of_the_next_protocol_is_refused_in_the_words_of_the_docs(
+    tmp_path: pathlib.Path,
+) -> None:
+    options = fake_daemon.Options(server="spdld 0.2.0", protocol=NEXT)
+    with fake_daemon.FakeDaemon(tmp_path, options):
+        loader = spdld.Loader("images", address=tmp_path)
+        with pytest.raises(spdld.ConnectionError) as refused:
+            next(iter(loader))
+        assert without_versions(str(refused.value)) == without_versions(TOLD_BY_CLIENT)
+        assert f"and spdld-python {spdld.__version__} speaks" in str(refused.value)
+        spdlctl = daemon_module.build_dir() / "bin/spdlctl"
+        done = subprocess.run(
+            [spdlctl, "--address", tmp_path, "consume", "images"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    told = without_versions(TOLD_BY_CLIENT).replace("spdld-python VERSION", "spdlctl consume")
+    assert (done.returncode, without_versions(done.stderr)) == (3, f"spdlctl: {told}\n")
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\x00", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 32768])

@@ -139,6 +139,8 @@ def expected_image(epoch: int, step: int, rows: int, shape: tuple[int, ...]) -> 
 class Options:
     """What the daemon has and how it behaves."""
 
+    server: str = "fake 1.0"
+    protocol: int = PROTOCOL
     rows: int = 4
     steps: int = 3
     image_shape: tuple[int, ...] = (3, 96, 96)
@@ -315,7 +317,8 @@ class FakeDaemon:
 
     def _on_hello(self, consumer: _Consumer, frame: bytes) -> None:
         assert FRAMES["HelloFrame"].unpack(frame)[2] == MAGIC
-        self._send(consumer, "Welcome", MAGIC, *[PROTOCOL] * 3, b"g" * 16, b"fake 1.0")
+        protocols, server = [self.options.protocol] * 3, self.options.server.encode()
+        self._send(consumer, "Welcome", MAGIC, *protocols, b"g" * 16, server)
 
     def _on_blob(self, consumer: _Consumer, frame: bytes) -> None:
         consumer.yaml += frame[FRAMES["BlobFrame"].size :]
