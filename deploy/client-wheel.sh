@@ -27,7 +27,7 @@ done
 CC=$to/cc CXX=$to/c++ AR=$to/ar RANLIB=$to/ranlib CMAKE_GENERATOR=Ninja \
   "$venv/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps \
   --no-build-isolation --config-settings "cmake.define.SPDLD_LICENCES=$licences" \
-  --wheel-dir "$to/made" client/python
+  --wheel-dir "$to/made" .
 made=("$to"/made/*.whl)
 PATH=$venv/bin:$PATH "$venv/bin/auditwheel" repair --wheel-dir "$to" "${made[@]}" >&2
 tag=$(basename "${made[0]}" | cut -d- -f1-4)

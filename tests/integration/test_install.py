@@ -8,8 +8,10 @@ import fcntl
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -68,8 +70,8 @@ SERVICE_FILES = {
 }
 
 
-def run(*command: str | os.PathLike[str], **environment: str) -> str:
-    """What it prints; fails with that if it does not end with 0."""
+def run(*command: str | os.PathLike[str], fails: bool = False, **environment: str) -> str:
+    """What it prints; fails with that if it does not end as it should."""
     # What is in the build folder is not what is installed.
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
@@ -78,8 +80,9 @@ def run(*command: str | os.PathLike[str], **environment: str) -> str:
         stderr=subprocess.STDOUT,
         text=True,
         env={**inherited, **environment},
+        cwd=daemon_module.REPOSITORY,
     )
-    assert done.returncode == 0, done.stdout
+    assert (done.returncode != 0) == fails, done.stdout
     return done.stdout
 
 
@@ -183,13 +186,9 @@ def test_cmake_refuses_a_package_of_another_major_version(
     prefix: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     (tmp_path / "CMakeLists.txt").write_text(CLIENT_PROJECT.replace("0.1", "1.0"))
-    done = subprocess.run(
-        ["cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}"],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode != 0
-    assert "compatible with requested version" in " ".join(done.stderr.split())
+    options = ["-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}"]
+    said = run("cmake", *options, fails=True)
+    assert "compatible with requested version" in " ".join(said.split())
 
 
 def test_pkg_config_finds_what_a_client_needs(
@@ -251,7 +250,7 @@ def test_the_package_launches_the_daemon_of_its_own_prefix(
     assert rows.strip() == str(ITEMS)
 
 
-def test_a_wheel_reads_a_batch_in_an_environment_of_its_own(
+def test_a_wheel_from_the_sdist_reads_a_batch_in_an_environment_of_its_own(
     make_daemon: Callable[..., Any],
     make_dataset: Callable[..., Any],
     write_pipeline: Callable[..., pathlib.Path],
@@ -261,6 +260,10 @@ def test_a_wheel_reads_a_batch_in_an_environment_of_its_own(
     daemon = make_daemon(pipelines=[write_pipeline(make_dataset(count=ITEMS))])
     environment = make_environment(tmp_path / "environment")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    make = "import sys, scikit_build_core.build as backend; backend.build_sdist(sys.argv[1])"
+    run(sys.executable, "-c", make, tmp_path)
+    with tarfile.open(only(tmp_path.glob("spdld-*.tar.gz"))) as archive:
+        archive.extractall(tmp_path)
     # Nothing is downloaded: build with what is here, and numpy is the system's.
     run(
         *[*pip, "wheel", "--no-index", "--no-build-isolation", "--no-deps"],
@@ -268,8 +271,9 @@ def test_a_wheel_reads_a_batch_in_an_environment_of_its_own(
         # Its speed is not looked at.
         *["--config-settings", "cmake.define.CMAKE_CXX_FLAGS_RELEASE=-O0"],
         *["--config-settings", "cmake.define.SPDLD_UNITY=64"],
-        daemon_module.REPOSITORY / "client/python",
+        only(tmp_path.glob("spdld-*/")),
         CMAKE_BUILD_PARALLEL_LEVEL="2",
+        CCACHE_BASEDIR=str(tmp_path),
     )
     python = environment / "bin/python"
     wheel = only(tmp_path.glob("*.whl"))
@@ -277,6 +281,30 @@ def test_a_wheel_reads_a_batch_in_an_environment_of_its_own(
     where, rows = run(python, "-c", PYTHON_CLIENT, "images", daemon.address).split()
     assert pathlib.Path(where).is_relative_to(environment)
     assert rows == str(ITEMS)
+
+
+@pytest.mark.parametrize(
+    ("option", "path", "missing"),
+    [
+        ("-DSPDLD_BUILD_SERVER=OFF", "/nowhere", "there is no C++ compiler here"),
+        ("-DPython_INCLUDE_DIR=/nowhere", os.environ["PATH"], "needs Python 3.10 or newer and its"),
+    ],
+)
+def test_pip_where_it_cannot_build_names_the_compiler_and_the_headers(
+    tmp_path: pathlib.Path, option: str, path: str, missing: str
+) -> None:
+    options = [f"-DSPDLD_BUILD_{part}=OFF" for part in ("SERVER", "TESTS", "BENCHMARKS")]
+    cmake = shutil.which("cmake")
+    assert cmake is not None
+    said = run(
+        *[cmake, "-GNinja", "-S", ".", "-B", tmp_path, *options, "-DSKBUILD=2", option],
+        fails=True,
+        PATH=path,
+        CXX="",
+    )
+    said = " ".join(said.split())
+    assert missing in said
+    assert "python3-dev" in said and "headers" in said
 
 
 def test_the_installed_configuration_passes_its_own_check(prefix: pathlib.Path) -> None:

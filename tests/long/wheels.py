@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# does: both wheels offline in bare roots of Debian 11 to 13, and the same rows as of the build
+# does: both wheels offline in bare roots of Debian 11 to 13, the client from its sdist, and the same rows as of the build
 """wheels.py [WHEELS]: installs, reads, and compares digests; as root.
 
 WHEELS: what `./dev package wheel` and `./dev package daemon-wheel` have made (build/wheels), and make
@@ -246,6 +246,35 @@ def refuse_debian_11(wheels: list[pathlib.Path]) -> None:
         check("not a supported wheel on this platform" in said, f"Debian 11 refuses {wheel.name}")
 
 
+def build_from_sdist(sdist: pathlib.Path) -> None:
+    """By pip, in a bare environment of this machine, with what PyPI has."""
+    with tempfile.TemporaryDirectory(prefix="spdld-") as made:
+        home = pathlib.Path(made)
+        shutil.copy(sdist, home)  # pip knows a file that it has built before by its place
+        run("/usr/bin/python3", "-m", "venv", home / "venv")
+        pip = (home / "venv/bin/pip", "install", "--quiet", home / sdist.name)
+        clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        alone = {**clean, "PATH": f"{home}/venv/bin"}
+        done = subprocess.run(pip, env=alone, capture_output=True, text=True)
+        said = " ".join(done.stderr.split())
+        check(
+            done.returncode != 0
+            and "there is no C++ compiler here" in said
+            and "apt-get install g++ python3-dev" in said,
+            "without a compiler, pip says that it takes one, and Python's headers",
+        )
+        began = time.monotonic()
+        run(*pip, env=clean)
+        print(f"pip builds and installs {sdist.name} in {time.monotonic() - began:.1f} s")
+        run("python3", "-c", MAKE_IMAGES, home / "images", str(IMAGES))
+        (home / "images.yaml").write_text(PIPELINE.replace("/home/trainer", made))
+        three_lines = THREE_LINES.replace("/home/trainer", made)
+        program = str(daemon_module.build_dir() / "bin/spdld")
+        here = {**clean, "SPDLD_BIN": program, "SPDLD_ADDRESS": f"{made}/run"}
+        shape = run(home / "venv/bin/python", "-c", three_lines, env=here).strip()
+        check(shape == "(4, 3, 24, 32)", f"three lines read a batch {shape}")
+
+
 def client_of_newer_python(to: pathlib.Path) -> pathlib.Path:
     """Made in a root of Debian 13, with what PyPI has, unless it is there."""
     pattern = "spdld-*-cp312-abi3-*.whl"
@@ -281,6 +310,8 @@ def main() -> int:
     size = daemon.stat().st_size
     check(size <= MOST_BYTES, f"it has {size / (1 << 20):.2f} MiB")
     compare_with_build(daemon)
+    (sdist,) = made.glob("spdld-*.tar.gz")
+    build_from_sdist(sdist)
     newer = client_of_newer_python(made)
     for suite, python, wheel in (("bookworm", "311", client), ("trixie", "313", newer)):
         print(f"{suite}: {wheel.name}, {wheel.stat().st_size >> 10} KiB")

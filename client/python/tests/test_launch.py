@@ -299,11 +299,6 @@ def test_a_program_that_may_not_be_executed_is_named(notes, tmp_path, monkeypatc
         _launch.find_binary()
 
 
-def test_the_extra_brings_the_daemon_of_this_version() -> None:
-    project = Path(__file__).parents[1] / "pyproject.toml"
-    assert f'"spdld-daemon=={spdld.__version__}"' in project.read_text()
-
-
 @pytest.fixture
 def yaml(tmp_path) -> Path:
     path = tmp_path / "train.yaml"
