@@ -152,10 +152,7 @@ def main() -> int:
     trainers = debian.ROOTS / "trainer"
     shutil.rmtree(trainers, ignore_errors=True)
     run("cp", "--archive", "--reflink=auto", debian.base(), trainers)
-    (trainers / "packages").mkdir()
-    for package in made.glob("*.deb"):
-        if "-dbgsym" not in package.name:
-            shutil.copy(package, trainers / "packages")
+    debian.take_packages(made, trainers)
     debian.in_chroot(trainers, "apt-get", "update", "--quiet")
     debian.in_chroot(trainers, "sh", "-c", "apt-get install --yes /packages/*spdld*.deb")
 

@@ -116,6 +116,13 @@ def newer(package: pathlib.Path, to: pathlib.Path) -> None:
     shutil.rmtree(tree)
 
 
+def take_packages(made: pathlib.Path, root: pathlib.Path) -> list[pathlib.Path]:
+    """Copies them to /packages of the root; where they lie there."""
+    (root / "packages").mkdir()
+    wanted = [package for package in made.glob("*.deb") if "-dbgsym" not in package.name]
+    return [pathlib.Path(shutil.copy(package, root / "packages")) for package in wanted]
+
+
 def in_chroot(root: pathlib.Path, *command: str) -> str:
     nspawn = ("systemd-nspawn", "--register=no", "--keep-unit", "--quiet", "--pipe", "-D", root)
     return run(*nspawn, *command, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
@@ -308,11 +315,8 @@ def main() -> int:
     root = ROOTS / "node"
     shutil.rmtree(root, ignore_errors=True)
     run("cp", "--archive", "--reflink=auto", base(), root)
-    (root / "packages").mkdir()
-    for package in made.glob("*.deb"):
-        if "-dbgsym" not in package.name:
-            shutil.copy(package, root / "packages")
-            newer(package, root / "packages")
+    for package in take_packages(made, root):
+        newer(package, root / "packages")
     in_chroot(root, "apt-get", "update", "--quiet")
     simulated = in_chroot(root, "sh", "-c", "apt-get install --simulate /packages/[!n]*.deb")
     others = set(re.findall(r"(?m)^Inst (\S+)", simulated)) - {

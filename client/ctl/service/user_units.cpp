@@ -109,9 +109,16 @@ bool write_unit(const std::string& directory, const UserUnit& unit) {
   std::ofstream file(made, std::ios::binary);
   file << unit.text;
   file.close();
-  if (!file) fail_to_write(made, std::generic_category().message(errno));
-  fs::rename(made, path, failed);
-  if (failed) fail_to_write(path, failed.message());
+  if (file) {
+    fs::rename(made, path, failed);
+  } else {
+    failed = {errno, std::generic_category()};
+  }
+  if (failed) {
+    std::error_code unheard;
+    fs::remove(made, unheard);
+    fail_to_write(path, failed.message());
+  }
   return true;
 }
 

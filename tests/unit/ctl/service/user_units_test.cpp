@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -74,6 +76,22 @@ TEST_F(UserUnitsTest, FileWithoutSealIsForeign) {
   std::filesystem::create_symlink("/dev/null", path("masked.service"));
   for (const char* name : {"spdld.service", "empty.service", "masked.service"})
     EXPECT_EQ(unit_file_at(path(name)), UnitFile::kForeign) << name;
+}
+
+TEST_F(UserUnitsTest, FailedWriteLeavesNoFile) {
+  rlimit allowed{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &allowed), 0);
+  const rlimit little{16, allowed.rlim_max};
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+  EXPECT_THROW(write_unit(path("full"), service_), Failure);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &allowed), 0);
+  std::signal(SIGXFSZ, before);
+  std::filesystem::create_directories(path("taken/spdld.service"));
+  EXPECT_THROW(write_unit(path("taken"), service_), Failure);
+  EXPECT_TRUE(std::filesystem::is_empty(path("full")));
+  const std::filesystem::directory_iterator listed(path("taken"));
+  EXPECT_EQ(std::distance(begin(listed), end(listed)), 1);
 }
 
 TEST_F(UserUnitsTest, PlaceThatCannotBeWrittenIsNamed) {
