@@ -3,7 +3,7 @@
 """Whether this checkout can be released, for `./dev release --check`.
 
 release.py                 its tree is clean, and one version stands everywhere
-release.py PACKAGES WHEELS that version is the built programs' and packages', and a wheel reads
+release.py PACKAGES WHEELS that version is the built programs' and packages', and the wheels read
 
 Prints what is wrong, a line each, and exits 1 if anything is.
 """
@@ -27,8 +27,9 @@ PLACES = {
     "client/python/spdld/_version.py": rf'^__version__ = "{VERSION}"$',
     "debian/changelog": rf"^spdld \({VERSION}-\d+\) ",
     "docs/operate.md": rf"^spdld {VERSION} at /run/spdld, pid ",
+    "pyproject.toml": rf'^daemon = \["spdld-daemon=={VERSION}"\]$',
 }
-# An epoch by a daemon that the loader starts.
+# An epoch by the daemon of the wheel, which the loader starts.
 READ = """
 import sys, spdld
 with spdld.Loader(sys.argv[1], launch=True) as loader:
@@ -69,16 +70,17 @@ def misnamed(version: str, packages: pathlib.Path, wheels: pathlib.Path) -> list
         )
         if said != f"{program} {version}\n":
             wrong.append(f"build/release/bin/{program}: it says {said.strip()!r}")
-    for folder, ending in ((packages, ".deb"), (wheels, ".whl")):
-        files = sorted(folder.glob(f"*{ending}"))
+    made = [(wheels, name) for name in ("spdld-*.whl", "spdld-*.tar.gz", "spdld_daemon-*.whl")]
+    for folder, name in [(packages, "*.deb"), *made]:
+        files = sorted(folder.glob(name))
         wrong += [f"{path}: it is not of {version}" for path in files if version not in path.name]
         if not files:
-            wrong.append(f"{folder}: there is no *{ending}")
+            wrong.append(f"{folder}: there is no {name}")
     return wrong
 
 
 def read_by(wheels: pathlib.Path) -> list[str]:
-    """What is wrong with the client's wheel for this Python: in an environment of its own, it reads."""
+    """What is wrong with the wheels for this Python: in an environment of their own, they read."""
     sys.path.insert(0, str(ROOT / "tests/long"))
     import debian  # it draws images
 
@@ -100,7 +102,7 @@ def read_by(wheels: pathlib.Path) -> list[str]:
                 "--no-deps",
                 "--no-index",
             ]
-            + ["--find-links", wheels, f"spdld=={version}"],
+            + ["--find-links", wheels, f"spdld=={version}", f"spdld-daemon=={version}"],
             check=True,
         )
         subprocess.run([python, "-c", debian.MAKE_IMAGES, home / "images", str(IMAGES)], check=True)
@@ -108,9 +110,9 @@ def read_by(wheels: pathlib.Path) -> list[str]:
             f"pipeline: images\nsource: {{files: {{root: {home}/images, pattern: '*.png'}}}}\n"
             "stages: [fetch, decode_image]\nbatch: {size: 4}\n"
         )
+        hidden = ("PYTHONPATH", "SPDLD_BIN")
         environment = {
-            **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-            "SPDLD_BIN": str(ROOT / "build/release/bin/spdld"),
+            **{name: value for name, value in os.environ.items() if name not in hidden},
             "SPDLD_ADDRESS": str(home / "run"),
         }
         done = subprocess.run(
