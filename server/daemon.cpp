@@ -312,8 +312,8 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
   parts.idle_since = parts.clock.now();
   warn_of_surprises(config.access, parts.budget.limit_bytes());
   spdlog::info("spdld {} serves in {}: {} CPU workers, up to {} I/O threads, {} of {} for arenas",
-               options.version, config.runtime_dir, parts.executor.threads(), config.executor.io_threads,
-               delivery::arena_kind_name(arena_kind(config.arena.kind)),
+               options.version, config.runtime_dir, parts.executor.threads(),
+               config.executor.io_threads, delivery::arena_kind_name(arena_kind(config.arena.kind)),
                delivery::format_bytes(parts.budget.limit_bytes()));
   return daemon;
 }

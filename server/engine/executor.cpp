@@ -419,8 +419,8 @@ void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& 
   WorkQueue::Had had;
   bool goes_on = true;
   while (goes_on && had.rows < claim.tasks.size()) {
-    if (had.rows > 0 && (batch.given_up || std::chrono::steady_clock::now() - claim.since >
-                                               kLongestClaim))
+    if (had.rows > 0 &&
+        (batch.given_up || std::chrono::steady_clock::now() - claim.since > kLongestClaim))
       break;
     Task& task = *claim.tasks[had.rows];
     std::uint64_t granted = std::exchange(claim.granted_bytes, 0);
@@ -467,8 +467,8 @@ bool Executor::leave(Claim& claim, Task& task, RowState state, std::uint64_t ans
     case RowState::kNeedsMemory:
     case RowState::kNoMemory:
       if (!is_wanted) break;
-      queue_.memory().park(task, state == RowState::kNoMemory ? options_.memory_pause
-                                                              : std::chrono::nanoseconds(0));
+      queue_.memory().park(
+          task, state == RowState::kNoMemory ? options_.memory_pause : std::chrono::nanoseconds(0));
       return true;
     case RowState::kAgain:
       if (!is_wanted) break;

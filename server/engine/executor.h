@@ -38,10 +38,10 @@ struct ExecutorOptions {
 // least 1.
 unsigned available_cpus();
 
-// The one CPU pool of the daemon. A worker makes one row after the other, from bytes to its place in
-// the slot: those that it has claimed of a batch (WorkQueue says which). A row that must wait, for
-// its bytes or for memory, leaves its claim, and any worker goes on with it later. What a batch that
-// is given up needs is dropped while it is made, as far as the ops look
+// The one CPU pool of the daemon. A worker makes one row after the other, from bytes to its place
+// in the slot: those that it has claimed of a batch (WorkQueue says which). A row that must wait,
+// for its bytes or for memory, leaves its claim, and any worker goes on with it later. What a batch
+// that is given up needs is dropped while it is made, as far as the ops look
 // (SampleInput::is_dropped).
 //
 // Owned by the daemon; outlives every stream. All methods are thread-safe. What a stream or a run
@@ -153,9 +153,9 @@ class Executor final : private source::FetchSink {
   // give workers something (a stream that is opened or woken, bytes that come, a bound that is
   // raised, memory that comes back, a row or a batch that ends) is made under a Change, which wakes
   // one worker if anything can be picked. A worker that takes something does so under a Change,
-  // too: if it leaves more, the next one is woken before it begins with its rows, which may last. So
-  // an event that admits many wakes many, one by the other. While a row's pause is pending, one of
-  // those that sleep has a timeout.
+  // too: if it leaves more, the next one is woken before it begins with its rows, which may last.
+  // So an event that admits many wakes many, one by the other. While a row's pause is pending, one
+  // of those that sleep has a timeout.
   CondVar work_may_wait_;
   unsigned asleep_ SPDLD_GUARDED_BY(mutex_) = 0;  // workers
   unsigned timed_ SPDLD_GUARDED_BY(mutex_) = 0;   // those of them with a timeout

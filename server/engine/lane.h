@@ -129,7 +129,7 @@ struct Lane {
   // The longest that a worker had one of its rows, which fades from row to row. Until a row is
   // done, they count as long.
   std::chrono::nanoseconds longest_row = kLongRow;
-  std::chrono::nanoseconds mean_row{0};                 // that a worker had one of late; 0: not known
+  std::chrono::nanoseconds mean_row{0};  // that a worker had one of late; 0: not known
   std::optional<std::chrono::nanoseconds> last_row_at;  // by the run's clock
   double cpu_per_weight_s = 0;                          // of rows that workers are done with
   double need_s = 0;  // WorkQueue::pick()'s: with what they have had until now

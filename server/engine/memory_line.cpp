@@ -51,9 +51,8 @@ Task& MemoryLine::unpark(Lane& lane, std::uint64_t& granted_bytes) {
 }
 
 std::vector<Task*> MemoryLine::drop_parked(Lane& lane) {
-  const auto first =
-      std::stable_partition(lane.parked.begin(), lane.parked.end(),
-                            [](const Task* task) { return !task->batch->given_up; });
+  const auto first = std::stable_partition(lane.parked.begin(), lane.parked.end(),
+                                           [](const Task* task) { return !task->batch->given_up; });
   std::vector<Task*> dropped(first, lane.parked.end());
   lane.parked.erase(first, lane.parked.end());
   lane.begun -= static_cast<int>(dropped.size());

@@ -14,8 +14,8 @@ namespace spdld::engine {
 
 // Which rows may be decoded when, by the memory that it takes. A row that needs more than is free
 // is parked: no worker waits for it. Of each run the row parked first is in the line for what comes
-// back; the run that has had the least CPU time has the line's front, and nobody takes memory before
-// that row has got what it needs: no large image is passed by smaller ones for ever.
+// back; the run that has had the least CPU time has the line's front, and nobody takes memory
+// before that row has got what it needs: no large image is passed by smaller ones for ever.
 //
 // Owned by a WorkQueue, under the executor's lock.
 class MemoryLine {
@@ -29,8 +29,8 @@ class MemoryLine {
 
   // The row waits, for that long at least.
   void park(Task& task, std::chrono::nanoseconds pause);
-  // Of the lane's row that was parked first: whether it can go on; that it goes to the line's front,
-  // if that is free and there is no room for it; that it goes on, with what it needs.
+  // Of the lane's row that was parked first: whether it can go on; that it goes to the line's
+  // front, if that is free and there is no room for it; that it goes on, with what it needs.
   bool may_unpark(const Lane& lane) const;
   void stand_in_line(const Lane& lane);
   Task& unpark(Lane& lane, std::uint64_t& granted_bytes);

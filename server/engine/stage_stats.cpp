@@ -23,8 +23,8 @@ std::chrono::nanoseconds StageStats::bucket_value(int bucket) {
 
 StageStats::Cell& StageStats::cell() {
   static std::atomic<std::size_t> threads{0};  // relaxed: any number will do
-  thread_local const std::size_t thread = threads.fetch_add(1, std::memory_order_relaxed);
-  return cells_[thread % kCells];
+  thread_local const std::size_t kThread = threads.fetch_add(1, std::memory_order_relaxed);
+  return cells_[kThread % kCells];
 }
 
 void StageStats::end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, bool failed) {

@@ -60,7 +60,7 @@ class WorkQueue {
     std::size_t rows = 0;  // of the claim, from the first on; the others go back
     std::size_t done = 0;  // of these: those that did not have to wait for their bytes
     double cpu_s = 0;
-    std::chrono::nanoseconds took{0};   // by the run's clock, as the next one
+    std::chrono::nanoseconds took{0};  // by the run's clock, as the next one
     std::chrono::nanoseconds now{0};
   };
   void end(Claim& claim, const Had& had);

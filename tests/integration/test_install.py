@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -248,39 +247,6 @@ def test_the_package_launches_the_daemon_of_its_own_prefix(
         PATH="/usr/bin:/bin",
     )
     assert rows.strip() == str(ITEMS)
-
-
-def test_a_wheel_from_the_sdist_reads_a_batch_in_an_environment_of_its_own(
-    make_daemon: Callable[..., Any],
-    make_dataset: Callable[..., Any],
-    write_pipeline: Callable[..., pathlib.Path],
-    tmp_path: pathlib.Path,
-) -> None:
-    pytest.importorskip("scikit_build_core")
-    daemon = make_daemon(pipelines=[write_pipeline(make_dataset(count=ITEMS))])
-    environment = make_environment(tmp_path / "environment")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    make = "import sys, scikit_build_core.build as backend; backend.build_sdist(sys.argv[1])"
-    run(sys.executable, "-c", make, tmp_path)
-    with tarfile.open(only(tmp_path.glob("spdld-*.tar.gz"))) as archive:
-        archive.extractall(tmp_path)
-    # Nothing is downloaded: build with what is here, and numpy is the system's.
-    run(
-        *[*pip, "wheel", "--no-index", "--no-build-isolation", "--no-deps"],
-        *["--config-settings", f"build-dir={tmp_path / 'build'}", "--wheel-dir", tmp_path],
-        # Its speed is not looked at.
-        *["--config-settings", "cmake.define.CMAKE_CXX_FLAGS_RELEASE=-O0"],
-        *["--config-settings", "cmake.define.SPDLD_UNITY=64"],
-        only(tmp_path.glob("spdld-*/")),
-        CMAKE_BUILD_PARALLEL_LEVEL="2",
-        CCACHE_BASEDIR=str(tmp_path),
-    )
-    python = environment / "bin/python"
-    wheel = only(tmp_path.glob("*.whl"))
-    run(*pip, "--python", python, "install", "--no-index", "--no-deps", wheel)
-    where, rows = run(python, "-c", PYTHON_CLIENT, "images", daemon.address).split()
-    assert pathlib.Path(where).is_relative_to(environment)
-    assert rows == str(ITEMS)
 
 
 @pytest.mark.parametrize(

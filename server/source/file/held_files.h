@@ -15,8 +15,8 @@ namespace spdld::source {
 
 // Files that many items lie in, kept open from one read to the next. That a name still means the
 // file that is held is looked at every 100 ms while it is read; one that nobody reads for some
-// seconds is closed with the next look at any. There are at most as many in the process as a quarter
-// of its descriptors; beyond that, a file is opened for each caller alone.
+// seconds is closed with the next look at any. There are at most as many in the process as a
+// quarter of its descriptors; beyond that, a file is opened for each caller alone.
 //
 // Owned by a HeldReader; thread-safe.
 class HeldFiles {

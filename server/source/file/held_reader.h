@@ -16,7 +16,8 @@ namespace spdld::source {
 
 // Brings what the page cache holds of items that lie in files with an index, many at once: what was
 // opened is compared with its index before the first range is read, and what is read with what was
-// opened after the last one; nothing of it goes on before. With `windows`, what lies near is read with it and kept for later items.
+// opened after the last one; nothing of it goes on before. With `windows`, what lies near is read
+// with it and kept for later items.
 //
 // Owned by a FileFetcher; thread-safe.
 class HeldReader {
@@ -28,8 +29,8 @@ class HeldReader {
   HeldReader(std::shared_ptr<const RangeReader> reader, std::shared_ptr<ReadWindows> windows)
       : reader_(std::move(reader)), windows_(std::move(windows)) {}
 
-  // What is not brought is as it was laid out, and is to be fetched by itself, which also tells what
-  // is wrong with it. Never blocks.
+  // What is not brought is as it was laid out, and is to be fetched by itself, which also tells
+  // what is wrong with it. Never blocks.
   void bring(std::span<WantedItem> items);
 
  private:

@@ -174,7 +174,7 @@ int IoPool::share(const Lane& lane) const {
 
 bool IoPool::others_wait(const Lane& lane) const {
   return lane.waiting < waiting_ &&
-         std::any_of(lanes_.begin(), lanes_.end(), [&](const auto& other) {
+         std::any_of(lanes_.begin(), lanes_.end(), [&](const auto& other) SPDLD_REQUIRES(mutex_) {
            return &other.second != &lane && other.second.waiting > 0 &&
                   other.second.running < share(other.second);
          });
@@ -216,9 +216,10 @@ std::shared_ptr<IoTask> IoPool::take(Lane& lane) {
 }
 
 bool IoPool::work_waits() const {
-  return !paused_.empty() || std::any_of(lanes_.begin(), lanes_.end(), [this](const auto& lane) {
-    return may_run(lane.second);
-  });
+  return !paused_.empty() ||
+         std::any_of(lanes_.begin(), lanes_.end(), [this](const auto& lane) SPDLD_REQUIRES(mutex_) {
+           return may_run(lane.second);
+         });
 }
 
 void IoPool::leave_lane(dev_t device) {

@@ -52,9 +52,9 @@ class IoTask {
 // leave, and always one: of 16 threads the first has 8, the second 4, and so on. A device alone may
 // have all but a few, which are left for the first read of another one.
 //
-// A call that lasts is stuck, as on a mount that hangs: its thread counts no longer, and another one
-// may come in its place. A device with stuck calls has no thread beyond the share that it would have
-// beside others.
+// A call that lasts is stuck, as on a mount that hangs: its thread counts no longer, and another
+// one may come in its place. A device with stuck calls has no thread beyond the share that it would
+// have beside others.
 //
 // Thread-safe. States: running, then stopped by stop() or the destructor: every task that has not
 // ended is cancelled at once, later ones are refused. The destructor waits for calls of run() that

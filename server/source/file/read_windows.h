@@ -14,9 +14,10 @@
 
 namespace spdld::source {
 
-// Windows of files that orders by blocks go through: of a few neighbours that are read in turn, each
-// holds hundreds of small items. What was read while a file had one stamp is its content for ever,
-// so a window is found by the stamp. Bounded; the window that was used longest ago goes first.
+// Windows of files that orders by blocks go through: of a few neighbours that are read in turn,
+// each holds hundreds of small items. What was read while a file had one stamp is its content for
+// ever, so a window is found by the stamp. Bounded; the window that was used longest ago goes
+// first.
 //
 // Owned by the daemon and shared by its sources; thread-safe.
 class ReadWindows {

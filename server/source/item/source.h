@@ -93,8 +93,8 @@ class Source {
                                    FetchedItem& out, FetchSink& sink, std::uint64_t token) = 0;
 
   // Brings those of the items that are at hand, as fetch() would that says kReady; what their files
-  // cost to look at is paid once for all. Others it leaves to fetch(), with all that is wrong. Never
-  // blocks. May change the items' numbers and their order.
+  // cost to look at is paid once for all. Others it leaves to fetch(), with all that is wrong.
+  // Never blocks. May change the items' numbers and their order.
   virtual void bring_at_hand(std::span<WantedItem>, std::span<const PartRequest>) {}
 
   // The same items for another reader: kPermissionDenied where that one may not list what the

@@ -92,11 +92,10 @@ class Reader final : public StreamPort {
     MutexLock lock(mutex_);
     if (next_ == slots_.size()) return std::nullopt;
     const std::uint64_t step = next_++;
-    return BatchOrder{
-        .epoch = 0,
-        .step = step,
-        .rows = {.first = step * kBatchRows, .rows = kBatchRows, .valid = kBatchRows},
-        .slot = slots_[step].data()};
+    return BatchOrder{.epoch = 0,
+                      .step = step,
+                      .rows = {.first = step * kBatchRows, .rows = kBatchRows, .valid = kBatchRows},
+                      .slot = slots_[step].data()};
   }
   void commit(const BatchOrder& order) override {
     MutexLock lock(mutex_);
@@ -170,7 +169,7 @@ class ClaimsTest : public ::testing::TestWithParam<unsigned> {
     auto reader = std::make_shared<Reader>(*plan_, steps);
     stream_ = executor_.open_stream(
         std::make_shared<engine::Run>(plan_, source_, source::Sampler(kItems, Shuffle{}, 1), 1,
-                              RunPool{GetParam()}, RunLimits{}, clock_),
+                                      RunPool{GetParam()}, RunLimits{}, clock_),
         reader);
     return reader;
   }

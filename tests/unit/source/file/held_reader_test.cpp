@@ -111,7 +111,8 @@ class HeldReaderTest : public ::testing::Test {
                                             RangeReader::Options{.clock = clock_}),
         std::move(windows));
   }
-  // Row r lies in the file of number r % files. Returns which were brought; each of them has its bytes.
+  // Row r lies in the file of number r % files. Returns which were brought; each of them has its
+  // bytes.
   std::vector<std::uint64_t> bring(const std::vector<std::uint64_t>& rows) {
     std::vector<FetchedItem> items(rows.size());
     std::vector<WantedItem> wanted;
@@ -201,7 +202,8 @@ TEST_F(HeldReaderTest, NoticesAnotherFileUnderTheNameThatItHolds) {
   EXPECT_EQ(bring({0, 1}), (Rows{0, 1}));
   dir_.file("other", std::string(kRows * kRowBytes, 'x'));
   std::filesystem::rename(dir_.path("other"), dir_.path("a.tar"));
-  while (bring({0, 1}) != Rows{1}) {  // until it looks; what it brings is of the file that was there
+  while (bring({0, 1}) !=
+         Rows{1}) {  // until it looks; what it brings is of the file that was there
   }
   dir_.remove("b.tar");
   while (!bring({1}).empty()) {

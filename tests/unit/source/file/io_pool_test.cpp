@@ -237,8 +237,7 @@ TEST(IoPool, HoldsADeviceToItsShareOnlyWhileOthersWait) {
 }
 
 TEST(IoPool, HasThreadsWhileTheyAreNeeded) {
-  IoPool pool(
-      {.threads = 64, .stuck_after = kNever, .idle_for = std::chrono::milliseconds(1)});
+  IoPool pool({.threads = 64, .stuck_after = kNever, .idle_for = std::chrono::milliseconds(1)});
   EXPECT_EQ(pool.threads(), 0);
   for (int round = 0; round < 3; ++round) {
     Hanging reads(40);
@@ -461,7 +460,7 @@ TEST(IoPool, RefusesMoreTasksThanItHolds) {
   hanging.submit(pool, 1);
   const Status status = pool.submit(2, once([] {}));
   EXPECT_EQ(status.code(), Code::kResourceExhausted);
-  EXPECT_NE(status.message().find("3"), std::string::npos);
+  EXPECT_NE(status.message().find('3'), std::string::npos);
   hanging.let_go();
 }
 
