@@ -436,6 +436,9 @@ void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& 
     if (state != RowState::kDone) claim.tasks[had.rows] = nullptr;
     ++had.rows;
   }
+  // Rows that go back unbegun are brought anew.
+  for (std::size_t row = had.rows; claim.rows.count > 0 && row < claim.tasks.size(); ++row)
+    claim.tasks[row]->bytes.shrink(kept);
   const auto cpu_before = std::exchange(cpu_time, thread_cpu_time());
   had.cpu_s = std::chrono::duration<double>(cpu_time - cpu_before).count();
   had.now = run.clock().now();

@@ -42,12 +42,13 @@ struct OpenBatch {
   // Rows claimed and not done. A claim counts as one of them until it has ended, so that the batch
   // outlives it.
   std::uint64_t unfinished = 0;
-  // Nobody wants it any more. Set under the lock; workers look at it while they make a row.
+  // Its rows are dropped. Set under the lock; workers look at it while they make a row.
   std::atomic<bool> given_up = false;
   std::unique_ptr<Packing> packing;  // of plans that pack
 
+  // Whether there are rows that no claim has had, or that one has given back.
   bool has_rows() const { return next_row < order.rows.rows || !returned.empty(); }
-  // Some of the rows that nobody has, at most so many; there is one.
+  // Claims up to `most` neighbours of those rows that has_rows() speaks of.
   RowRange claim(std::uint64_t most) {
     RowRange claimed;
     if (returned.empty()) {
@@ -120,19 +121,18 @@ struct Lane {
   std::deque<Task*> parked;  // fetched, waiting for memory
   std::vector<std::unique_ptr<Task>> tasks;
   std::vector<Task*> free_tasks;
-  std::vector<const Claim*> claims;  // that workers have
-  // Rows that a source has; and these together with all that are ready or parked. Less than 0 while
-  // an answer overtakes its question.
+  std::vector<const Claim*> claims;  // each of a worker
+  // Rows that the source has. Less than 0 while its answer to fetch() overtakes begin_fetch().
   int fetching = 0;
-  int begun = 0;
-  std::int64_t claimed_since_ns = 0;  // when workers had their claims from, in sum
-  // The longest that a worker had one of its rows, which fades from row to row. Until a row is
-  // done, they count as long.
+  int begun = 0;                      // rows that the source has, or that are ready or parked
+  std::int64_t claimed_since_ns = 0;  // the sum of Claim::since
+  // The longest time that a claim took of late; each row that is done takes a part of it away.
+  // Until the first one is done, the lane's rows count as long.
   std::chrono::nanoseconds longest_row = kLongRow;
-  std::chrono::nanoseconds mean_row{0};  // that a worker had one of late; 0: not known
+  std::chrono::nanoseconds mean_row{0};                 // what a row took of late; 0: not known
   std::optional<std::chrono::nanoseconds> last_row_at;  // by the run's clock
   double cpu_per_weight_s = 0;                          // of rows that workers are done with
-  double need_s = 0;  // WorkQueue::pick()'s: with what they have had until now
+  double need_s = 0;  // WorkQueue::pick()'s: the same, with what claims have taken until now
 
   int workers() const { return static_cast<int>(claims.size()); }
   bool is_idle() const { return claims.empty() && free_tasks.size() == tasks.size(); }

@@ -22,25 +22,26 @@ class MemoryLine {
  public:
   explicit MemoryLine(std::uint64_t ceiling_bytes) : memory_(ceiling_bytes) {}
 
-  // What the row is granted at once, unless another one has the line's front; 0: it must wait.
+  // Takes what the row needs and returns it; 0: the row must wait.
   std::uint64_t take(const Task& task);
   void give_back(std::uint64_t bytes) { memory_.give_back(bytes); }
   std::uint64_t most_taken_bytes() const { return memory_.most_taken_bytes(); }
 
   // The row waits, for that long at least.
   void park(Task& task, std::chrono::nanoseconds pause);
-  // Of the lane's row that was parked first: whether it can go on; that it goes to the line's
-  // front, if that is free and there is no room for it; that it goes on, with what it needs.
+  // These are about the row that the lane has parked first. Whether it can go on:
   bool may_unpark(const Lane& lane) const;
+  // It takes the line's front, if there is no room for it and no other row has the front.
   void stand_in_line(const Lane& lane);
+  // It goes on, with the memory that it needs; may_unpark() must hold.
   Task& unpark(Lane& lane, std::uint64_t& granted_bytes);
   // Takes out the parked rows of batches that are given up.
   std::vector<Task*> drop_parked(Lane& lane);
 
-  // Of the rows that lanes have parked first: when the first pause ends, and that those that are
-  // over have ended.
+  // When the first pause ends among the rows that each lane has parked first.
   static std::optional<std::chrono::steady_clock::time_point> pause_end(
       const std::list<Lane>& lanes);
+  // Rows whose pause is over may be unparked.
   static void end_pauses(std::list<Lane>& lanes);
 
  private:

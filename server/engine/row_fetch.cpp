@@ -74,14 +74,14 @@ void RowFetch::bring_at_hand(std::span<Row* const> rows) {
   if (cache_ != nullptr || rows.empty()) return;  // a cache is asked first, for each
   const auto begun = clock_.now();
   std::vector<source::WantedItem> wanted;
-  wanted.reserve(rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    source::FetchedItem& parts = rows[i]->bytes.parts;
-    parts.clips.clear();
-    parts.revision = {};
-    wanted.push_back({.item = rows[i]->item, .out = &parts, .number = i});
-  }
   try {
+    wanted.reserve(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      source::FetchedItem& parts = rows[i]->bytes.parts;
+      parts.clips.clear();
+      parts.revision = {};
+      wanted.push_back({.item = rows[i]->item, .out = &parts, .number = i});
+    }
     source_.bring_at_hand(wanted, plan_.requests);
   } catch (const std::bad_alloc&) {
     return;

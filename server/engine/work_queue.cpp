@@ -53,8 +53,8 @@ void take_tasks(Lane& lane, std::size_t count, std::vector<Task*>& tasks) {
 
 // Rows of one batch, in the order in which they came.
 void take_ready(Lane& lane, std::size_t most, std::vector<Task*>& tasks) {
-  const BatchIterator batch = lane.ready.front()->batch;
-  while (!lane.ready.empty() && lane.ready.front()->batch == batch && tasks.size() < most) {
+  const OpenBatch& batch = *lane.ready.front()->batch;  // iterators of two lists do not compare
+  while (!lane.ready.empty() && &*lane.ready.front()->batch == &batch && tasks.size() < most) {
     tasks.push_back(lane.ready.front());
     lane.ready.pop_front();
   }

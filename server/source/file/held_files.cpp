@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <utility>
+#include <vector>
 
 namespace spdld::source {
 namespace {
@@ -30,6 +31,7 @@ HeldFiles::HeldPtr HeldFiles::open(const FileRange& range, Disk& disk) {
   const auto stamp = stamp_of_fd(held->file.fd.get());
   if (!stamp) return nullptr;
   held->stamp = *stamp;
+  held->file.size_bytes = stamp->size_bytes;  // it may have grown since the open
   held->counts = held_in_all.fetch_add(1, std::memory_order_relaxed) < most_held();
   if (!held->counts) held_in_all.fetch_sub(1, std::memory_order_relaxed);
   return held;
@@ -47,18 +49,27 @@ HeldFiles::HeldPtr HeldFiles::get(const FileRange& range, Disk& disk) {
     }
   }
   HeldPtr opened = open(range, disk);
-  HeldPtr unused;  // closed under no lock
+  std::vector<HeldPtr> closed;  // under no lock
   MutexLock lock(mutex_);
   Entry& entry = entries_[number];
-  unused = std::exchange(entry.held, opened);
   entry.looked = entry.used = now;
-  if (opened == nullptr || !opened->counts) {
-    entries_.erase(number);
-  } else if (unused != nullptr && unused->stamp == opened->stamp) {
-    std::swap(unused, entry.held);  // the same file: what was read of it stays good
+  // The same file goes on being held, also where no more files may be.
+  if (opened == nullptr || entry.held == nullptr || entry.held->stamp != opened->stamp) {
+    closed.push_back(std::exchange(entry.held, opened));
+    if (opened == nullptr || !opened->counts) entries_.erase(number);
   }
-  std::erase_if(entries_, [now](const auto& each) { return now - each.second.used > kUnused; });
+  if (now - looked_for_unused_ > kLook) drop_unused(now, closed);
   return opened;
+}
+
+void HeldFiles::drop_unused(Time now, std::vector<HeldPtr>& closed) {
+  looked_for_unused_ = now;
+  for (auto next = entries_.begin(); next != entries_.end();) {
+    const auto entry = next++;
+    if (now - entry->second.used <= kUnused) continue;
+    closed.push_back(std::move(entry->second.held));
+    entries_.erase(entry);
+  }
 }
 
 }  // namespace spdld::source

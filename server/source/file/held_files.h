@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <vector>
 
 #include "base/mutex.h"
 #include "source/file/disk.h"
@@ -13,10 +14,10 @@
 
 namespace spdld::source {
 
-// Files that many items lie in, kept open from one read to the next. That a name still means the
-// file that is held is looked at every 100 ms while it is read; one that nobody reads for some
-// seconds is closed with the next look at any. There are at most as many in the process as a
-// quarter of its descriptors; beyond that, a file is opened for each caller alone.
+// Files that many items lie in, kept open from one read to the next. While a file is read, its name
+// is opened anew every 100 ms, to see whether it leads to another file by now. A file that has not
+// been read for some seconds is closed when the next name is opened. The process holds no more
+// files than a quarter of its descriptors; beyond that, a file is opened for each caller alone.
 //
 // Owned by a HeldReader; thread-safe.
 class HeldFiles {
@@ -30,7 +31,7 @@ class HeldFiles {
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
 
-    bool counts = false;  // among those that the process holds
+    bool counts = false;  // among the files that the process holds
   };
   using HeldPtr = std::shared_ptr<const Held>;
 
@@ -49,9 +50,11 @@ class HeldFiles {
   static constexpr std::chrono::seconds kUnused{5};
 
   static HeldPtr open(const FileRange& range, Disk& disk);
+  void drop_unused(Time now, std::vector<HeldPtr>& closed) SPDLD_REQUIRES(mutex_);
 
   Mutex mutex_;
   std::unordered_map<std::uint64_t, Entry> entries_ SPDLD_GUARDED_BY(mutex_);  // by number
+  Time looked_for_unused_ SPDLD_GUARDED_BY(mutex_);
 };
 
 }  // namespace spdld::source

@@ -33,7 +33,7 @@ bool is_as_seen(const FileRange& range, const HeldFiles::Held& held) {
          range.size_bytes <= held.file.size_bytes - range.offset;
 }
 
-// Of an item that can be brought with others; none: it cannot.
+// The size of an item that can be brought with others; none: it cannot.
 std::optional<std::uint64_t> bytes_of(const ItemBytes& item) {
   if (item.revision.asked) return std::nullopt;
   std::uint64_t bytes = 0;
@@ -82,6 +82,10 @@ void HeldReader::bring(std::span<WantedItem> items) {
     bring_from_file(items, {first, last});
     first = last;
   }
+  // A row that waits for room among its reader's buffers must hold none that do not count.
+  for (const Piece& piece : pieces) {
+    if (!items[piece.item].brought) items[piece.item].out->bytes.shrink(0);
+  }
 }
 
 void HeldReader::bring_from_file(std::span<WantedItem> items, std::span<const Piece> pieces) {
@@ -91,6 +95,8 @@ void HeldReader::bring_from_file(std::span<WantedItem> items, std::span<const Pi
   Disk& disk = reader_->disk_of(any);
   const HeldFiles::HeldPtr held = files_.get(any, disk);
   if (held == nullptr) return fail_all();
+  // By the clock before the first read: a change after that shows in the stamp.
+  const bool may_keep = is_settled(held->stamp, reader_->wall_ns());
   std::vector<ReadWindows::WindowPtr> fresh;
   for (const Piece& piece : pieces) {
     ItemBytes& item = *items[piece.item].out;
@@ -101,7 +107,7 @@ void HeldReader::bring_from_file(std::span<WantedItem> items, std::span<const Pi
   }
   // A file that is still as it was opened was so before the first read, too.
   if (stamp_of_fd(held->file.fd.get()) != held->stamp) return fail_all();
-  if (!is_settled(held->stamp, reader_->wall_ns())) return;
+  if (!may_keep) return;
   for (ReadWindows::WindowPtr& window : fresh) windows_->keep(std::move(window));
 }
 
@@ -117,6 +123,7 @@ bool HeldReader::read(const HeldFiles::Held& held, Disk& disk, const FileRange& 
   if (!fresh.empty() && fresh.back()->number == number) window = fresh.back();
   if (window == nullptr) window = windows_->find(held.stamp, number);
   if (window == nullptr) {
+    if (fresh.size() == kMostFresh) return fill(disk, held.file, out, range.offset);
     auto made = std::make_shared<ReadWindows::Window>();
     made->file = held.stamp;
     made->number = number;

@@ -14,23 +14,25 @@
 
 namespace spdld::source {
 
-// Brings what the page cache holds of items that lie in files with an index, many at once: what was
-// opened is compared with its index before the first range is read, and what is read with what was
-// opened after the last one; nothing of it goes on before. With `windows`, what lies near is read
-// with it and kept for later items.
+// Brings what the page cache holds of items that lie in files with an index, many items at once. A
+// file is compared with its index before its first range is read, and with its stamp after the last
+// one; until then no item of it counts as brought. With `windows`, the neighbourhood of a small
+// item is read with it and kept for later items.
 //
 // Owned by a FileFetcher; thread-safe.
 class HeldReader {
  public:
-  // One call brings no more: it does not count among buffers, as there is one for each worker.
+  // One call brings no more. These bytes do not count among buffers: each worker has one call.
   static constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+  // One call reads no more windows of one file; they do not count either.
+  static constexpr std::size_t kMostFresh = 16;
 
-  // `windows`: null, and nothing is kept.
+  // `windows`: null: no window is read.
   HeldReader(std::shared_ptr<const RangeReader> reader, std::shared_ptr<ReadWindows> windows)
       : reader_(std::move(reader)), windows_(std::move(windows)) {}
 
-  // What is not brought is as it was laid out, and is to be fetched by itself, which also tells
-  // what is wrong with it. Never blocks.
+  // An item that is not brought is to be fetched by itself, which also tells what is wrong with it.
+  // Never blocks.
   void bring(std::span<WantedItem> items);
 
  private:

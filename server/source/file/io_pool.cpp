@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <list>
 #include <string>
@@ -52,15 +53,20 @@ Status IoPool::submit(dev_t device, uid_t user, std::shared_ptr<IoTask> task) {
                                                 " reads it takes; ask for fewer at once");
   }
   ++tasks_;
+  IoTask& submitted = *task;
   task->device_ = device;
   task->user_ = user;
   task->withdrawn_ = false;
   task->resumed_ = false;
-  const dev_t of = task->device_;
   enqueue(std::move(task));
-  // The first one that waits has somebody look when a call is stuck.
-  if (waiting_ == 1 || idle_threads_ == 0 || may_run(lanes_[of])) wake_one();
-  return {};
+  // The first one that waits has a thread look when a call is stuck.
+  if (waiting_ == 1 || idle_threads_ == 0 || may_run(lanes_[device])) wake_one();
+  if (!threads_.empty()) return {};
+  task = unlink(submitted);  // no thread could be started, and none would ever take it
+  --tasks_;
+  return Status(Code::kResourceExhausted,
+                "no thread can be started to read with; raise the limits on the daemon's threads "
+                "(TasksMax, ulimit -u) or on its memory");
 }
 
 void IoPool::withdraw(IoTask& task) {
@@ -216,10 +222,8 @@ std::shared_ptr<IoTask> IoPool::take(Lane& lane) {
 }
 
 bool IoPool::work_waits() const {
-  return !paused_.empty() ||
-         std::any_of(lanes_.begin(), lanes_.end(), [this](const auto& lane) SPDLD_REQUIRES(mutex_) {
-           return may_run(lane.second);
-         });
+  const auto may = [this](const auto& lane) SPDLD_REQUIRES(mutex_) { return may_run(lane.second); };
+  return !paused_.empty() || std::any_of(lanes_.begin(), lanes_.end(), may);
 }
 
 void IoPool::leave_lane(dev_t device) {
@@ -235,12 +239,24 @@ void IoPool::wake_one() {
   if (idle_threads_ > 0) {
     changed_.notify_one();
   } else if (!stopped_ && static_cast<int>(threads_.size()) <= options_.threads + stuck_) {
-    const auto thread = threads_.emplace(threads_.end());
-    thread->thread = std::jthread([this, thread, number = started_++] {
+    start_thread();
+  }
+}
+
+void IoPool::start_thread() {
+  std::list<Thread> started;
+  try {
+    const auto thread = started.emplace(started.end());
+    thread->thread = std::jthread([this, thread, number = started_] {
       ::pthread_setname_np(::pthread_self(), ("spdld-io-" + std::to_string(number)).c_str());
       work(thread);
     });
+  } catch (const std::exception&) {  // a thread that is there takes the task later
+    return;
   }
+  threads_.splice(threads_.end(), started);
+  ++started_;
+  ++idle_threads_;  // it is about to look
 }
 
 void IoPool::work(ThreadIterator thread) {
@@ -252,9 +268,9 @@ void IoPool::work(ThreadIterator thread) {
 
 std::shared_ptr<IoTask> IoPool::next(ThreadIterator thread) {
   MutexLock lock(mutex_);
+  if (std::exchange(thread->is_new, false)) --idle_threads_;
+  bool goes_on = true;
   while (!stopped_) {
-    // More may come than may run once calls that were stuck have ended.
-    if (static_cast<int>(threads_.size()) > options_.threads + stuck_ + 1) break;
     end_pauses(std::chrono::steady_clock::now());
     if (std::shared_ptr<IoTask> task = take(); task != nullptr) {
       thread->in_hand = task;
@@ -262,7 +278,11 @@ std::shared_ptr<IoTask> IoPool::next(ThreadIterator thread) {
       if (work_waits() || (waiting_ > 0 && idle_threads_ == 0)) wake_one();
       return task;
     }
-    if (!sleep()) break;
+    // Only a thread that has looked once more ends: it may have been woken for a task.
+    if (!goes_on) break;
+    // There are more threads than may run once calls that were stuck have ended.
+    if (static_cast<int>(threads_.size()) > options_.threads + stuck_ + 1) break;
+    goes_on = sleep();
   }
   end(thread);
   return nullptr;
@@ -281,7 +301,7 @@ bool IoPool::sleep() {
   ++idle_threads_;
   changed_.wait_for(mutex_, until - now);
   --idle_threads_;
-  // Somebody has to see when a pause ends, and a call is stuck.
+  // The last idle thread has to see when a pause ends and when a call is stuck.
   const bool is_needed = idle_threads_ == 0 && (waiting_ > 0 || !paused_.empty());
   return is_needed || std::chrono::steady_clock::now() - now < options_.idle_for;
 }

@@ -62,7 +62,7 @@ class IoTask {
 class IoPool {
  public:
   struct Options {
-    int threads = 256;              // at most; as many again where all are stuck
+    int threads = 256;              // at most; stuck ones, as many again, do not count
     std::size_t max_tasks = 65536;  // waiting, paused and running together
     std::chrono::nanoseconds stuck_after = std::chrono::seconds(1);  // a call of run()
     std::chrono::nanoseconds idle_for = std::chrono::seconds(10);    // before a thread ends
@@ -73,8 +73,9 @@ class IoPool {
   IoPool(const IoPool&) = delete;
   IoPool& operator=(const IoPool&) = delete;
 
-  // A task of `user`'s; without one, of the daemon's own. kResourceExhausted: max_tasks are there
-  // already; kCancelled: stopped. The task is not taken then.
+  // A task of `user`'s; without one, of the daemon's own. kResourceExhausted: the pool has
+  // max_tasks already, or it has no thread and can start none; kCancelled: stopped. The task is not
+  // taken then.
   Status submit(dev_t device, uid_t user, std::shared_ptr<IoTask> task) SPDLD_EXCLUDES(mutex_);
   Status submit(dev_t device, std::shared_ptr<IoTask> task) SPDLD_EXCLUDES(mutex_);
 
@@ -90,7 +91,7 @@ class IoPool {
   // Once stopped: whether no call of run() is under way any more, at the latest after `patience`.
   bool idle_within(std::chrono::nanoseconds patience) SPDLD_EXCLUDES(mutex_);
 
-  // That there are now.
+  // How many threads the pool has now.
   int threads() const SPDLD_EXCLUDES(mutex_);
 
  private:
@@ -113,6 +114,7 @@ class IoPool {
     std::shared_ptr<IoTask> in_hand = nullptr;
     Time since = {};  // when it got that
     bool stuck = false;
+    bool is_new = true;  // it has not looked for work yet
     std::jthread thread = {};
   };
   using ThreadIterator = std::list<Thread>::iterator;
@@ -122,12 +124,14 @@ class IoPool {
   };
 
   void work(ThreadIterator thread) SPDLD_EXCLUDES(mutex_);
-  // The task that this thread is to run; null: it ends.
+  // The task that the thread is to run; null: the thread ends.
   std::shared_ptr<IoTask> next(ThreadIterator thread) SPDLD_EXCLUDES(mutex_);
   void ran(ThreadIterator thread, std::shared_ptr<IoTask>& task,
            std::optional<std::chrono::nanoseconds> pause) SPDLD_EXCLUDES(mutex_);
-  // Somebody has to look for work, or for calls that are stuck: a thread that is idle or a new one.
+  // Has a thread that is idle, or a new one, look for work and for calls that are stuck. Where no
+  // thread can be started, those that are there look later.
   void wake_one() SPDLD_REQUIRES(mutex_);
+  void start_thread() SPDLD_REQUIRES(mutex_);
   // Sleeps until there may be something to do. False: it has been idle for long enough.
   bool sleep() SPDLD_REQUIRES(mutex_);
   void end(ThreadIterator thread) SPDLD_REQUIRES(mutex_);
@@ -138,23 +142,23 @@ class IoPool {
   bool others_wait(const Lane& lane) const SPDLD_REQUIRES(mutex_);
   std::shared_ptr<IoTask> take() SPDLD_REQUIRES(mutex_);
   bool may_run(const Lane& lane) const SPDLD_REQUIRES(mutex_);
-  // Of the user whose turn it is; there is one.
+  // The next task of the user whose turn it is; a task must wait there.
   std::shared_ptr<IoTask> take(Lane& lane) SPDLD_REQUIRES(mutex_);
   bool work_waits() const SPDLD_REQUIRES(mutex_);
   void enqueue(std::shared_ptr<IoTask> task) SPDLD_REQUIRES(mutex_);
   std::shared_ptr<IoTask> unlink(IoTask& task) SPDLD_REQUIRES(mutex_);
-  // Out of its lane or its pause; null: it is in neither.
+  // Takes the task out of its lane or its pause; null: it is in neither.
   std::shared_ptr<IoTask> remove(IoTask& task) SPDLD_REQUIRES(mutex_);
   void end_pauses(Time now) SPDLD_REQUIRES(mutex_);
   void leave_lane(dev_t device) SPDLD_REQUIRES(mutex_);
 
   const Options options_;
   mutable Mutex mutex_;
-  // Where threads sleep, by the rule of Executor::work_may_wait_: one sleeps only after it looked
-  // and found nothing; a task that is submitted wakes one; one that takes a task wakes the next if
-  // tasks wait, or if there are pauses whose end has to be seen; and one that is through
-  // with a task, which lets its device and others have more threads, looks for itself. So while
-  // tasks wait that may not run, one thread more than may run sees when a call is stuck.
+  // Where threads sleep, by the rule of Executor::work_may_wait_. A thread sleeps, or ends, only
+  // after it looked and found nothing. A task that is submitted wakes one thread. A thread that
+  // takes a task wakes the next one if tasks wait or pause. A thread that is done with a task,
+  // whose device and others may then have more threads, looks for itself. So while tasks wait that
+  // may not run, there is one thread more than may run, which sees when a call is stuck.
   CondVar changed_;
   CondVar idle_;  // where idle_within() waits
   std::map<dev_t, Lane> lanes_ SPDLD_GUARDED_BY(mutex_);
@@ -163,9 +167,9 @@ class IoPool {
   std::map<IoTask*, std::shared_ptr<IoTask>> unresumed_ SPDLD_GUARDED_BY(mutex_);
   std::size_t tasks_ SPDLD_GUARDED_BY(mutex_) = 0;
   int running_ SPDLD_GUARDED_BY(mutex_) = 0;
-  std::size_t waiting_ SPDLD_GUARDED_BY(mutex_) = 0;  // of all lanes
-  int stuck_ SPDLD_GUARDED_BY(mutex_) = 0;            // of those running
-  int idle_threads_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::size_t waiting_ SPDLD_GUARDED_BY(mutex_) = 0;    // of all lanes
+  int stuck_ SPDLD_GUARDED_BY(mutex_) = 0;              // of those running
+  int idle_threads_ SPDLD_GUARDED_BY(mutex_) = 0;       // those that sleep, or were just started
   std::uint64_t started_ SPDLD_GUARDED_BY(mutex_) = 0;  // threads
   bool stopped_ SPDLD_GUARDED_BY(mutex_) = false;
   std::list<Thread> threads_ SPDLD_GUARDED_BY(mutex_);

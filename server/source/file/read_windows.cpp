@@ -26,13 +26,12 @@ void ReadWindows::keep(WindowPtr window) {
   const std::uint64_t at = key(window->file, window->number);
   WindowPtr unused;  // freed under no lock
   MutexLock lock(mutex_);
-  const auto [found, is_new] = windows_.try_emplace(at);
-  if (!is_new) {
+  if (const auto found = windows_.find(at); found != windows_.end()) {
     unused = std::exchange(*found->second, std::move(window));
     return;
   }
   used_.push_front(std::move(window));
-  found->second = used_.begin();
+  windows_.emplace(at, used_.begin());  // if it throws, the window is only not found
   if (used_.size() <= most_) return;
   unused = std::move(used_.back());
   windows_.erase(key(unused->file, unused->number));

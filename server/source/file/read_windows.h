@@ -14,17 +14,17 @@
 
 namespace spdld::source {
 
-// Windows of files that orders by blocks go through: of a few neighbours that are read in turn,
-// each holds hundreds of small items. What was read while a file had one stamp is its content for
-// ever, so a window is found by the stamp. Bounded; the window that was used longest ago goes
-// first.
+// Windows of files: pieces of 256 KiB, each of which holds hundreds of small items. An order that
+// goes by blocks takes its next items from the windows that it has read last. A window is found by
+// its file's stamp: what was read while a file had one settled stamp is what it has whenever it has
+// that stamp. Bounded; the window that was used longest ago goes first.
 //
 // Owned by the daemon and shared by its sources; thread-safe.
 class ReadWindows {
  public:
-  // Windows begin at multiples of that.
+  // A window begins at a multiple of its size.
   static constexpr std::uint64_t kWindowBytes = std::uint64_t{256} << 10;
-  // Larger ranges are read by themselves.
+  // A larger range is read by itself.
   static constexpr std::uint64_t kMostRangeBytes = std::uint64_t{4} << 10;
 
   struct Window {

@@ -92,10 +92,11 @@ class Source {
   virtual Result<FetchState> fetch(std::uint64_t item, std::span<const PartRequest> requests,
                                    FetchedItem& out, FetchSink& sink, std::uint64_t token) = 0;
 
-  // Brings those of the items that are at hand, as fetch() would that says kReady; what their files
-  // cost to look at is paid once for all. Others it leaves to fetch(), with all that is wrong.
-  // Never blocks. May change the items' numbers and their order.
-  virtual void bring_at_hand(std::span<WantedItem>, std::span<const PartRequest>) {}
+  // Brings those of the items that are at hand, as a fetch() does that returns kReady, but looks at
+  // each of their files once for all. All other items, and all errors, are left to fetch(). Never
+  // blocks. May change WantedItem::item and the order of `items`. After an exception none of them
+  // counts as brought.
+  virtual void bring_at_hand(std::span<WantedItem> /*items*/, std::span<const PartRequest>) {}
 
   // The same items for another reader: kPermissionDenied where that one may not list what the
   // listing was made of, and each fetch asks for that one's rights. Blocks. Null: the items are

@@ -2,6 +2,7 @@
 #include "source/file/io_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -80,6 +81,64 @@ class Hanging {
   std::counting_semaphore<> go_{0};
   std::atomic<int> cancelled_ = 0;
 };
+
+// While it lives, the process can start no thread.
+class NoThreads {
+ public:
+  NoThreads() {
+    ::pthread_getattr_default_np(&before_);
+    pthread_attr_t endless;
+    ::pthread_getattr_default_np(&endless);
+    ::pthread_attr_setstacksize(&endless, std::size_t{1} << 50);
+    EXPECT_EQ(::pthread_setattr_default_np(&endless), 0);
+    ::pthread_attr_destroy(&endless);
+  }
+  ~NoThreads() {
+    ::pthread_setattr_default_np(&before_);
+    ::pthread_attr_destroy(&before_);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  pthread_attr_t before_{};
+};
+
+TEST(IoPool, RefusesATaskWhereItCanStartNoThread) {
+  IoPool pool({});
+  {
+    const NoThreads none;
+    EXPECT_EQ(pool.submit(1, once([] { FAIL(); })).code(), Code::kResourceExhausted);
+    EXPECT_EQ(pool.threads(), 0);
+  }
+  std::latch done(1);
+  ASSERT_TRUE(pool.submit(1, once([&] { done.count_down(); })).ok());
+  done.wait();
+}
+
+TEST(IoPool, RunsTasksByTheThreadsItHasWhereItCanStartNoMore) {
+  Hanging gate(1);
+  std::latch done(3);
+  IoPool pool({.stuck_after = kNever});
+  gate.submit(pool, 1);
+  gate.wait_for_begun(1);
+  {
+    const NoThreads none;
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(pool.submit(1, once([&] { done.count_down(); })).ok());
+    gate.let_go();
+    done.wait();
+    EXPECT_EQ(pool.threads(), 1);
+  }
+}
+
+TEST(IoPool, StartsOneThreadForAllTasksThatMayNotRun) {
+  Hanging tasks(100);
+  IoPool pool({.threads = 32, .stuck_after = kNever});
+  tasks.submit(pool, 1);
+  tasks.wait_for_begun(30);
+  EXPECT_LE(pool.threads(), 31);
+  tasks.let_go();
+}
 
 TEST(IoPool, RunsEveryTaskOnce) {
   constexpr int kTasks = 1000;
