@@ -44,7 +44,9 @@ class StageStats {
   static std::chrono::nanoseconds bucket_value(int bucket);
 
   static constexpr std::size_t kCells = 16;
-  struct alignas(64) Cell {
+  // Not aligned to a cache line: what is allocated so for each run leaves gaps in the heap, and the
+  // counters of two cells are apart by a histogram.
+  struct Cell {
     std::atomic<std::uint64_t> tasks{0};
     std::atomic<std::uint64_t> failures{0};
     std::atomic<std::uint64_t> busy_ns{0};

@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Iterator
 
 import daemon as daemon_module
+from integration.threads import threads_of
 
 ARENA = "/memfd:spdld-arena"
 # gRPC makes threads as calls come, and allocators keep what they had: neither grows with the blows.
@@ -22,7 +23,7 @@ class Footprint:
     descriptors: int  # but for arenas
     arenas: int
     mappings: int  # of arenas
-    threads: int
+    threads: int  # but for those that wait for storage, which come with need
     anonymous_bytes: int
     arena_bytes: int
 
@@ -41,7 +42,7 @@ def of_process(pid: int) -> Footprint:
         descriptors=len(links) - arenas,
         arenas=arenas,
         mappings=(process / "maps").read_text().count(ARENA),
-        threads=int(fields["Threads"]),
+        threads=sum(not name.startswith("spdld-io-") for name in threads_of(pid)),
         anonymous_bytes=int(fields["RssAnon"].split()[0]) * 1024,
         arena_bytes=0,
     )
