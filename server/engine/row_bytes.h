@@ -18,7 +18,8 @@ namespace spdld::engine {
 // pending.
 struct RowBytes {
   enum class Stage {
-    kNone,     // nothing was asked for
+    kNone,     // it is not known of which item
+    kChosen,   // nothing was asked for
     kSource,   // the source was asked, and `status` is its answer
     kCache,    // the cache's storage was asked, and `status` is its answer
     kBrought,  // all is there, or `status` says why not

@@ -17,6 +17,7 @@ source::FetchState RowFetch::bring(std::uint64_t item, RowBytes& bytes, source::
   while (bytes.stage != Stage::kBrought) {
     switch (bytes.stage) {
       case Stage::kNone:
+      case Stage::kChosen:
         if (!ask_source(item, bytes, look_up, sink, token)) return source::FetchState::kPending;
         break;
       case Stage::kSource:

@@ -144,6 +144,7 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
 bool Run::choose(Row& row) const {
   try {
     row.item = sampler_.item(row.order->epoch, row.order->rows.position(row.index));
+    row.bytes.stage = RowBytes::Stage::kChosen;
     return true;
   } catch (const std::bad_alloc&) {
     return false;
