@@ -416,13 +416,13 @@ void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& 
                     std::size_t{threads()} * claim.tasks.size();
   const std::size_t kept = std::min(kKeptByARow, kKeptByARun / rows);
   Aftermath after;
-  WorkQueue::Had had;
+  WorkQueue::Outcome outcome;
   bool goes_on = true;
-  while (goes_on && had.rows < claim.tasks.size()) {
-    if (had.rows > 0 &&
+  while (goes_on && outcome.rows < claim.tasks.size()) {
+    if (outcome.rows > 0 &&
         (batch.given_up || std::chrono::steady_clock::now() - claim.since > kLongestClaim))
       break;
-    Task& task = *claim.tasks[had.rows];
+    Task& task = *claim.tasks[outcome.rows];
     std::uint64_t granted = std::exchange(claim.granted_bytes, 0);
     const std::uint64_t answers = task.answers;
     StreamFailure failure;
@@ -430,24 +430,24 @@ void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& 
         batch.given_up ? RowState::kAgain : make_row(task, run, worker, granted, failure);
     if (state == RowState::kDone || state == RowState::kFailed) task.bytes.shrink(kept);
     if (state == RowState::kFailed) task.port->fail(failure);
-    if (state != RowState::kPending) ++had.done;
+    if (state != RowState::kPending) ++outcome.done;
     if (state != RowState::kDone || granted > 0)
       goes_on = leave(claim, task, state, answers, granted, after);
-    if (state != RowState::kDone) claim.tasks[had.rows] = nullptr;
-    ++had.rows;
+    if (state != RowState::kDone) claim.tasks[outcome.rows] = nullptr;
+    ++outcome.rows;
   }
   // Rows that go back unbegun are brought anew.
-  for (std::size_t row = had.rows; claim.rows.count > 0 && row < claim.tasks.size(); ++row)
+  for (std::size_t row = outcome.rows; claim.rows.count > 0 && row < claim.tasks.size(); ++row)
     claim.tasks[row]->bytes.shrink(kept);
   const auto cpu_before = std::exchange(cpu_time, thread_cpu_time());
-  had.cpu_s = std::chrono::duration<double>(cpu_time - cpu_before).count();
-  had.now = run.clock().now();
-  had.took = had.now - begun;
+  outcome.cpu_s = std::chrono::duration<double>(cpu_time - cpu_before).count();
+  outcome.now = run.clock().now();
+  outcome.took = outcome.now - begun;
   {
     Change change(*this);
     Stream& stream = *claim.stream;
     const BatchIterator of = *claim.batch;
-    queue_.end(claim, had);
+    queue_.end(claim, outcome);
     end_if_done(lane, stream, of, after);
     queue_.erase_idle(after.streams, after.lanes);
     if (after.empty()) change.wakes_nobody();
@@ -499,7 +499,7 @@ RowState Executor::make_row(Task& task, Run& run, unsigned worker, std::uint64_t
                                                run.source().uri(task.item) +
                                                ") could not be made: " + thrown.what());
     }
-    // What this row took goes back before others are told that they may have it.
+    // The row's memory goes back before others are told that they may have it.
     if (granted_bytes > 0) run.shrink(worker);
     if (state != RowState::kNeedsMemory) return state;
     const Change change(*this);

@@ -101,7 +101,7 @@ struct Task : Row {
   std::optional<std::chrono::steady_clock::time_point> paused_until;  // while it is parked
 };
 
-// What a worker does next: rows of one batch, or a batch to be opened.
+// The next work of a worker: rows of one batch, or a batch to be opened.
 struct Claim {
   Lane* lane = nullptr;
   Stream* stream = nullptr;

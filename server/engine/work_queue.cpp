@@ -8,7 +8,7 @@
 namespace spdld::engine {
 namespace {
 
-// What a worker claims at once is worth so much of its time, and so many rows at most.
+// A claim is worth so much of a worker's time, and has so many rows at most.
 constexpr std::chrono::nanoseconds kClaimTime = std::chrono::microseconds(200);
 constexpr std::uint64_t kMostRows = 256;
 
@@ -61,13 +61,13 @@ void take_ready(Lane& lane, std::size_t most, std::vector<Task*>& tasks) {
   lane.begun -= static_cast<int>(tasks.size());
 }
 
-void note_rows(Lane& lane, const WorkQueue::Had& had, std::chrono::nanoseconds held) {
-  if (had.done == 0) return;
-  for (std::size_t row = 0; row < had.done && lane.longest_row > had.took; ++row)
+void note_rows(Lane& lane, const WorkQueue::Outcome& outcome, std::chrono::nanoseconds held) {
+  if (outcome.done == 0) return;
+  for (std::size_t row = 0; row < outcome.done && lane.longest_row > outcome.took; ++row)
     lane.longest_row -= lane.longest_row / kFading;
-  lane.longest_row = std::max(lane.longest_row, had.took);
-  lane.last_row_at = had.now;
-  const std::chrono::nanoseconds row = held / static_cast<std::int64_t>(had.done);
+  lane.longest_row = std::max(lane.longest_row, outcome.took);
+  lane.last_row_at = outcome.now;
+  const std::chrono::nanoseconds row = held / static_cast<std::int64_t>(outcome.done);
   lane.mean_row = lane.mean_row.count() == 0 ? row : (3 * lane.mean_row + row) / 4;
 }
 
@@ -125,7 +125,7 @@ bool WorkQueue::pick(Claim& claim) {
             [](const Lane* a, const Lane* b) { return a->need_s < b->need_s; });
   for (Lane* lane : by_need_) {
     if (!pick_from(*lane, claim)) continue;
-    // Who had nothing to do for a while is not owed the pool for as long.
+    // A run that had nothing to do for a while is not owed the pool for as long.
     lane->cpu_per_weight_s = std::max(lane->cpu_per_weight_s, virtual_time_s_ - kMaxOwedS);
     virtual_time_s_ = std::max(virtual_time_s_, lane->cpu_per_weight_s);
     return true;
@@ -231,17 +231,17 @@ bool WorkQueue::pick_from(Lane& lane, Claim& claim) {
   return true;
 }
 
-void WorkQueue::end(Claim& claim, const Had& had) {
+void WorkQueue::end(Claim& claim, const Outcome& outcome) {
   Lane& lane = *claim.lane;
   OpenBatch& batch = **claim.batch;
-  lane.cpu_per_weight_s += had.cpu_s / lane.run->weight();
+  lane.cpu_per_weight_s += outcome.cpu_s / lane.run->weight();
   lane.claims.erase(std::find(lane.claims.begin(), lane.claims.end(), &claim));
   lane.claimed_since_ns -= ns_of(claim.since);
-  note_rows(lane, had, std::chrono::steady_clock::now() - claim.since);
+  note_rows(lane, outcome, std::chrono::steady_clock::now() - claim.since);
 
-  const auto rest = claim.tasks.begin() + static_cast<std::ptrdiff_t>(had.rows);
+  const auto rest = claim.tasks.begin() + static_cast<std::ptrdiff_t>(outcome.rows);
   if (claim.rows.count > 0) {
-    batch.give_back({claim.rows.first + had.rows, claim.rows.count - had.rows});
+    batch.give_back({claim.rows.first + outcome.rows, claim.rows.count - outcome.rows});
     lane.free_tasks.insert(lane.free_tasks.end(), rest, claim.tasks.end());
   } else {
     lane.begun += static_cast<int>(claim.tasks.end() - rest);

@@ -14,10 +14,10 @@
 
 namespace spdld::engine {
 
-// What the executor's workers do next. The run that has had the least CPU time for its weight comes
-// first. Of its work, rows whose bytes have just come are first, then rows of the lowest step, then
-// a new batch for the stream that is least ahead. So no row is begun that has no slot to go to, and
-// a row that is begun gets done.
+// Decides the next work of the executor's workers. The run that has had the least CPU time for its
+// weight comes first. Of its work, rows whose bytes have just come are first, then rows of the
+// lowest step, then a new batch for the stream that is least ahead. So no row is begun that has no
+// slot to go to, and a row that is begun gets done.
 //
 // A worker claims as many rows of one batch as are worth about 200 us by what the run's rows have
 // taken: one image, or hundreds of small records. All that a worker must do under the lock it does
@@ -55,15 +55,15 @@ class WorkQueue {
     return MemoryLine::pause_end(lanes_);
   }
 
-  // What a worker did with its claim.
-  struct Had {
+  // How a claim has ended.
+  struct Outcome {
     std::size_t rows = 0;  // the claim's first rows, which the worker took up; the others go back
     std::size_t done = 0;  // how many of these did not have to wait for their bytes
     double cpu_s = 0;
     std::chrono::nanoseconds took{0};  // by the run's clock, as the next one
     std::chrono::nanoseconds now{0};
   };
-  void end(Claim& claim, const Had& had);
+  void end(Claim& claim, const Outcome& outcome);
   // A row that has left its claim, or that its source has brought, can be picked once more.
   static void make_ready(Task& task);
   // The task of a row that has ended can hold another row.
@@ -75,7 +75,7 @@ class WorkQueue {
   bool may_fetch(const Lane& lane) const;
 
  private:
-  // What comes next in a lane. No `stream`: the row that was parked first, or the rows that became
+  // The next work in a lane. No `stream`: the row that was parked first, or the rows that became
   // ready first.
   struct Choice {
     bool parked = false;
