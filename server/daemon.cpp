@@ -35,7 +35,7 @@
 #include "session/sessions.h"
 #include "source/file/access.h"
 #include "source/file/io_pool.h"
-#include "source/file/read_windows.h"
+#include "source/item/read_windows.h"
 #include "spec/connection_bounds.h"
 #include "store/store.h"
 

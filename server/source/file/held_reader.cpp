@@ -72,8 +72,8 @@ void HeldReader::bring(std::span<WantedItem> items) {
   std::sort(pieces.begin(), pieces.end(), [&](const Piece& a, const Piece& b) {
     const FileRange& one = range_of(a);
     const FileRange& other = range_of(b);
-    return std::tie(one.root, one.expected->number, one.offset) <
-           std::tie(other.root, other.expected->number, other.offset);
+    return std::tie(one.expected->number, one.offset) <
+           std::tie(other.expected->number, other.offset);
   });
   for (auto first = pieces.begin(); first != pieces.end();) {
     const auto last = std::find_if(first, pieces.end(), [&](const Piece& piece) {

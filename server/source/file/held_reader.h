@@ -9,8 +9,8 @@
 
 #include "source/file/held_files.h"
 #include "source/file/range_reader.h"
-#include "source/file/read_windows.h"
 #include "source/item/fetched_item.h"
+#include "source/item/read_windows.h"
 
 namespace spdld::source {
 

@@ -284,7 +284,7 @@ std::shared_ptr<IoTask> IoPool::next(ThreadIterator thread) {
     if (static_cast<int>(threads_.size()) > options_.threads + stuck_ + 1) break;
     goes_on = sleep();
   }
-  end(thread);
+  if (!stopped_) ended_.splice(ended_.end(), threads_, thread);
   return nullptr;
 }
 
@@ -304,10 +304,6 @@ bool IoPool::sleep() {
   // The last idle thread has to see when a pause ends and when a call is stuck.
   const bool is_needed = idle_threads_ == 0 && (waiting_ > 0 || !paused_.empty());
   return is_needed || std::chrono::steady_clock::now() - now < options_.idle_for;
-}
-
-void IoPool::end(ThreadIterator thread) {
-  if (!stopped_) ended_.splice(ended_.end(), threads_, thread);
 }
 
 std::optional<IoPool::Time> IoPool::find_stuck(Time now) {

@@ -134,7 +134,6 @@ class IoPool {
   void start_thread() SPDLD_REQUIRES(mutex_);
   // Sleeps until there may be something to do. False: it has been idle for long enough.
   bool sleep() SPDLD_REQUIRES(mutex_);
-  void end(ThreadIterator thread) SPDLD_REQUIRES(mutex_);
   // Looks for calls that have lasted; returns when the next one will have.
   std::optional<Time> find_stuck(Time now) SPDLD_REQUIRES(mutex_);
   // How many threads a device may have beside others.

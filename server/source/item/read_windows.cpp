@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "source/file/read_windows.h"
+#include "source/item/read_windows.h"
 
 #include <utility>
 
