@@ -24,7 +24,7 @@ inline void set_only_part(source::ItemBytes& item) {
 }
 
 // A dataset in memory. Items may be told to fail, or to keep their readers waiting until answer().
-class FakeSource final : public source::Source {
+class FakeSource : public source::Source {
  public:
   explicit FakeSource(std::vector<std::string> items) : items_(std::move(items)) {}
   ~FakeSource() override {

@@ -32,22 +32,13 @@ constexpr std::uint64_t kItems = 3000;
 constexpr std::uint64_t kBatchRows = 300;
 
 // Every item at hand is brought with its neighbours; some are held, some fail.
-class LightSource final : public source::Source {
+class LightSource final : public FakeSource {
  public:
-  std::uint64_t size() const override { return inner_.size(); }
-  const std::string& listing_digest() const override { return inner_.listing_digest(); }
-  const std::vector<source::SourceField>& fields() const override { return inner_.fields(); }
-  const std::vector<std::string>& classes() const override { return inner_.classes(); }
-  std::string uri(std::uint64_t item) const override { return inner_.uri(item); }
+  LightSource() : FakeSource(numbered(kItems)) {}
+
   Value value(std::uint64_t item, std::size_t value) const override {
     if (on_value) on_value(item);
-    return inner_.value(item, value);
-  }
-  Result<source::FetchState> fetch(std::uint64_t item,
-                                   std::span<const source::PartRequest> requests,
-                                   source::FetchedItem& out, source::FetchSink& sink,
-                                   std::uint64_t token) override {
-    return inner_.fetch(item, requests, out, sink, token);
+    return FakeSource::value(item, value);
   }
   void bring_at_hand(std::span<source::WantedItem> items,
                      std::span<const source::PartRequest> requests) override {
@@ -55,19 +46,18 @@ class LightSource final : public source::Source {
     for (source::WantedItem& wanted : items) {
       if (!at_hand || apart.contains(wanted.item)) continue;
       NoSink sink;
-      wanted.brought = inner_.fetch(wanted.item, requests, *wanted.out, sink, 0).has_value();
+      wanted.brought = FakeSource::fetch(wanted.item, requests, *wanted.out, sink, 0).has_value();
     }
   }
 
   void hold(std::uint64_t item) {
-    inner_.hold(item);
+    FakeSource::hold(item);
     apart.insert(item);
   }
   void fail(std::uint64_t item, Status status) {
-    inner_.fail(item, std::move(status));
+    FakeSource::fail(item, std::move(status));
     apart.insert(item);
   }
-  FakeSource& inner() { return inner_; }
 
   std::set<std::uint64_t> apart;
   bool at_hand = true;
@@ -78,8 +68,6 @@ class LightSource final : public source::Source {
   struct NoSink final : source::FetchSink {
     void fetched(std::uint64_t, Status) override { ADD_FAILURE() << "an item that is at hand"; }
   };
-
-  FakeSource inner_{FakeSource::numbered(kItems)};
 };
 
 // Has `steps` batches to be made, each in a slot of its own, and reads what was made.
@@ -195,7 +183,7 @@ TEST_P(ClaimsTest, OfLightRowsAreMany) {
 TEST_P(ClaimsTest, AreLeftByRowsThatWaitForTheirBytes) {
   for (std::uint64_t item = kBatchRows; item < 2 * kBatchRows; item += 7) source_->hold(item);
   const auto reader = start(3);
-  while (!reader->has_committed(1)) source_->inner().answer();
+  while (!reader->has_committed(1)) source_->answer();
   reader->wait_for_end(3);
   for (std::uint64_t step = 0; step < 3; ++step) expect_rows(*reader, step);
 }
@@ -204,9 +192,9 @@ TEST_P(ClaimsTest, EndWhereNoFurtherRowMayBeFetched) {
   source_->at_hand = false;
   for (std::uint64_t item = 0; item < kItems; ++item) source_->hold(item);
   const auto reader = start(2);
-  source_->inner().wait_for_readers(64);
+  source_->wait_for_readers(64);
   std::size_t most = 0;
-  while (reader->committed() < 2) most = std::max(most, source_->inner().answer());
+  while (reader->committed() < 2) most = std::max(most, source_->answer());
   EXPECT_LE(most, 64U + GetParam());
   for (std::uint64_t step = 0; step < 2; ++step) expect_rows(*reader, step);
 }
@@ -266,7 +254,7 @@ TEST_P(ClaimsTest, LeaveEveryRowMadeOnceWhateverComesBetween) {
     if (random() % 2 == 0) executor_.cancel(stream_, 0, cancelled);
     std::atomic<bool> ended = false;
     std::thread answers([&] {
-      while (!ended) source_->inner().answer();
+      while (!ended) source_->answer();
     });
     reader->wait_for_end(steps);
     ended = true;

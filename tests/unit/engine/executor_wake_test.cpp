@@ -38,18 +38,15 @@ unsigned sleeping_workers() {
 }
 
 // A dataset whose rows keep the worker that asks for them, or that makes them, until let_go().
-class KeepingSource final : public source::Source {
+class KeepingSource final : public FakeSource {
  public:
+  KeepingSource() : FakeSource(numbered(kItems)) {}
+
   enum class Keeps { kNobody, kWhoAsks, kWhoMakes };
 
-  std::uint64_t size() const override { return inner_.size(); }
-  const std::string& listing_digest() const override { return inner_.listing_digest(); }
-  const std::vector<source::SourceField>& fields() const override { return inner_.fields(); }
-  const std::vector<std::string>& classes() const override { return inner_.classes(); }
-  std::string uri(std::uint64_t item) const override { return inner_.uri(item); }
   Value value(std::uint64_t item, std::size_t value) const override {
     keep_if(Keeps::kWhoMakes);
-    return inner_.value(item, value);
+    return FakeSource::value(item, value);
   }
   Result<source::FetchState> fetch(std::uint64_t item,
                                    std::span<const source::PartRequest> requests,
@@ -61,10 +58,9 @@ class KeepingSource final : public source::Source {
       changed_.notify_all();
     }
     keep_if(Keeps::kWhoAsks);
-    return inner_.fetch(item, requests, out, sink, token);
+    return FakeSource::fetch(item, requests, out, sink, token);
   }
 
-  FakeSource& inner() { return inner_; }
   void keep(Keeps keeps) {
     MutexLock lock(mutex_);
     keeps_ = keeps;
@@ -90,7 +86,6 @@ class KeepingSource final : public source::Source {
     --kept_;
   }
 
-  FakeSource inner_{FakeSource::numbered(kItems)};
   mutable Mutex mutex_;
   mutable CondVar changed_;
   Keeps keeps_ SPDLD_GUARDED_BY(mutex_) = Keeps::kNobody;
@@ -210,32 +205,32 @@ TEST_F(ExecutorWakeTest, HigherLimitOfWorkersWakesAllThatItAdmits) {
 }
 
 TEST_F(ExecutorWakeTest, HigherFetchConcurrencyWakesAWorker) {
-  for (std::uint64_t item = 0; item < kItems; ++item) source_->inner().hold(item);
+  for (std::uint64_t item = 0; item < kItems; ++item) source_->hold(item);
   executor_.tune(*run_, 1, 0);
   start(2);
-  source_->inner().wait_for_readers(1);
+  source_->wait_for_readers(1);
   wait_until_all_sleep();
   executor_.tune(*run_, 5, 0);
-  source_->inner().wait_for_readers(5);
+  source_->wait_for_readers(5);
   executor_.tune(*run_, 8, 0);
-  source_->inner().wait_for_readers(8);
-  source_->inner().answer();
+  source_->wait_for_readers(8);
+  source_->answer();
   port_->wait_for_ended(2);
 }
 
 TEST_F(ExecutorWakeTest, BytesThatComeWakeAWorkerForThemAndOneForTheNextFetch) {
-  for (std::uint64_t item = 0; item < kItems; ++item) source_->inner().hold(item);
+  for (std::uint64_t item = 0; item < kItems; ++item) source_->hold(item);
   source_->keep(Keeps::kWhoMakes);
   executor_.tune(*run_, 1, 1);  // so that no two workers ask at once
   start(1);
-  source_->inner().wait_for_readers(1);
+  source_->wait_for_readers(1);
   wait_until_all_sleep();
   executor_.tune(*run_, 1, 0);  // lets nobody do more, while the fetch lasts
-  EXPECT_EQ(source_->inner().answer(), 1U);
+  EXPECT_EQ(source_->answer(), 1U);
   source_->wait_for_kept(1);  // by the row that has come
-  source_->inner().wait_for_readers(1);
+  source_->wait_for_readers(1);
   source_->let_go();
-  while (port_->ended() < 1) source_->inner().answer();
+  while (port_->ended() < 1) source_->answer();
 }
 
 TEST_F(ExecutorWakeTest, OneBatchThatIsOpenedWakesAWorkerForEachOfItsRows) {

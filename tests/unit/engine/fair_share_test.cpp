@@ -22,16 +22,10 @@ using testing::FakeSource;
 constexpr std::chrono::microseconds kCost{200};
 
 // Every row costs the same CPU time; how many are at it at once is counted.
-class CostlySource final : public source::Source {
+class CostlySource final : public FakeSource {
  public:
-  std::uint64_t size() const override { return inner_.size(); }
-  const std::string& listing_digest() const override { return inner_.listing_digest(); }
-  const std::vector<source::SourceField>& fields() const override { return inner_.fields(); }
-  const std::vector<std::string>& classes() const override { return inner_.classes(); }
-  std::string uri(std::uint64_t item) const override { return inner_.uri(item); }
-  Value value(std::uint64_t item, std::size_t value) const override {
-    return inner_.value(item, value);
-  }
+  CostlySource() : FakeSource(numbered(kItems)) {}
+
   Result<source::FetchState> fetch(std::uint64_t item,
                                    std::span<const source::PartRequest> requests,
                                    source::FetchedItem& out, source::FetchSink& sink,
@@ -45,7 +39,7 @@ class CostlySource final : public source::Source {
     const auto until = thread_cpu_time() + kCost;
     while (thread_cpu_time() < until) {
     }
-    auto state = inner_.fetch(item, requests, out, sink, token);
+    auto state = FakeSource::fetch(item, requests, out, sink, token);
     MutexLock lock(mutex_);
     --at_once_;
     return state;
@@ -63,7 +57,6 @@ class CostlySource final : public source::Source {
   }
 
  private:
-  FakeSource inner_{FakeSource::numbered(kItems)};
   Mutex mutex_;
   CondVar changed_;
   int at_once_ SPDLD_GUARDED_BY(mutex_) = 0;
@@ -250,16 +243,10 @@ TEST_P(FairShareTest, TakesAStagesConcurrencyWhileItRuns) {
 }
 
 // Keeps the workers that its rows have until let_go(); meanwhile a row's time passes by hand.
-class KeptRows final : public source::Source {
+class KeptRows final : public FakeSource {
  public:
-  std::uint64_t size() const override { return inner_.size(); }
-  const std::string& listing_digest() const override { return inner_.listing_digest(); }
-  const std::vector<source::SourceField>& fields() const override { return inner_.fields(); }
-  const std::vector<std::string>& classes() const override { return inner_.classes(); }
-  std::string uri(std::uint64_t item) const override { return inner_.uri(item); }
-  Value value(std::uint64_t item, std::size_t value) const override {
-    return inner_.value(item, value);
-  }
+  KeptRows() : FakeSource(numbered(kItems)) {}
+
   Result<source::FetchState> fetch(std::uint64_t item,
                                    std::span<const source::PartRequest> requests,
                                    source::FetchedItem& out, source::FetchSink& sink,
@@ -272,7 +259,7 @@ class KeptRows final : public source::Source {
       while (keeps_ && round == round_) changed_.wait(mutex_);
       --kept_;
     }
-    return inner_.fetch(item, requests, out, sink, token);
+    return FakeSource::fetch(item, requests, out, sink, token);
   }
 
   void wait_for_kept(int rows) {
@@ -292,7 +279,6 @@ class KeptRows final : public source::Source {
   }
 
  private:
-  FakeSource inner_{FakeSource::numbered(kItems)};
   Mutex mutex_;
   CondVar changed_;
   bool keeps_ SPDLD_GUARDED_BY(mutex_) = true;
