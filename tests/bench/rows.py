@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """./dev bench rows: rows that cost next to nothing to decode, as text, embeddings and robot states do.
 
-Arrays of float32 in a tar shard or as files of their own, read by one rank that looks at nothing: what making and handing out a row costs the daemon. `webdataset` under a DataLoader
-reads the same shard, with one worker, as a shard is the least that it divides. Sides take turns; figures are medians of the rounds. System
-calls are counted by perf, where it may look.
+Arrays of float32 in a tar shard or as files of their own, read by one rank that looks at nothing: what
+making and handing out a row costs the daemon. `webdataset` under a DataLoader reads the same shard with
+one worker, as a shard is the least that it divides. Sides take turns; figures are medians of the
+rounds. System calls are counted by perf, where it may look.
 """
 
 from __future__ import annotations
@@ -102,9 +103,9 @@ def spdld(kind: str, shuffle: str, rows: Rows, directory: pathlib.Path, args: An
             if shutil.which("perf")
             else None
         )
-        cpu, begun = cpu_s(daemon.pid), time.monotonic()
+        cpu, begun = machine.cpu_s(daemon.pid), time.monotonic()
         daemon.ctl("consume", "rows", "--epochs", str(args.epochs), "--no-read")
-        took, cpu = time.monotonic() - begun, cpu_s(daemon.pid) - cpu
+        took, cpu = time.monotonic() - begun, machine.cpu_s(daemon.pid) - cpu
         if perf is not None:
             perf.send_signal(signal.SIGINT)
             perf.wait()
@@ -112,11 +113,6 @@ def spdld(kind: str, shuffle: str, rows: Rows, directory: pathlib.Path, args: An
         return Figures(made / took, cpu / made * 1e6, calls_in(out, made))
     finally:
         daemon.close()
-
-
-def cpu_s(pid: int) -> float:
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
 
 
 def calls_in(out: pathlib.Path, rows: int) -> float | None:

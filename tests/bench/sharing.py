@@ -10,7 +10,6 @@ sides are interleaved; medians and spreads are of as many rounds as asked for.
 from __future__ import annotations
 
 import argparse
-import os
 import pathlib
 import statistics
 import subprocess
@@ -19,14 +18,9 @@ import time
 from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import machine
 from daemon import Daemon, build_dir
 from pipelines import write_training
-
-
-def cpu_s(pid: int) -> float:
-    """What a process has spent so far, in all its threads."""
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def start_consumer(daemon: Daemon, *arguments: str) -> subprocess.Popen[str]:
@@ -46,9 +40,9 @@ def finish(consumers: list[subprocess.Popen[str]]) -> None:
 
 
 def cost_of(daemon: Daemon, consumers: list[list[str]]) -> float:
-    before = cpu_s(daemon.pid)
+    before = machine.cpu_s(daemon.pid)
     finish([start_consumer(daemon, *arguments) for arguments in consumers])
-    return cpu_s(daemon.pid) - before
+    return machine.cpu_s(daemon.pid) - before
 
 
 class Bench:
