@@ -168,7 +168,8 @@ class Account:
         for seeks in (self._replays, self._targets):
             for number, target in enumerate(seeks):
                 # It may be an epoch's end that was sought, or one that a skip behind it leads to.
-                if at == (target[0] + 1, 0) or self._skips_from(target, at):
+                behind = (target[0] + 1, 0)
+                if at == behind or any(self._skips_from(place, at) for place in (target, behind)):
                     del seeks[: number + 1]
                     return True
         return False

@@ -60,6 +60,8 @@ class March:
         self.ranks: list[Stepper] = []
         self._history: list[Past] = []
         self._by_ledger = False  # they have begun by it, and are yet to say where
+        # Steps that their loops have left out since then; none: they have gone to an epoch.
+        self._skipped_since: int | None = 0
         # Where one begins that has no state: it may die before it is given one.
         self._starts: set[agreement.StepAt] = {(0, 0)}
         self._sought: list[agreement.StepAt] = []  # where seeks of the job lead, in order
@@ -188,7 +190,7 @@ class March:
         self.accepted.append(operation.kind)
         if operation.kind is Kind.RESTART_BY_LEDGER:
             self.ranks = self._start_ranks(len(self.ranks), start="ledger")
-            self._by_ledger = True
+            self._by_ledger, self._skipped_since = True, 0
             return ""
         self.ranks = self._start_ranks(count)
         del self._history[max(1, len(self._history) - operation.back) :]
@@ -201,7 +203,17 @@ class March:
         return f" ({count}, of {operation.back} steps ago: {past.account.at})"
 
     def _go_on_from(self, at: agreement.StepAt) -> None:
-        """Where the ledger had the job. What the account says is as it was then."""
+        """The first step, from where the ledger had the job. The account is as it was there."""
+        if self._skipped_since is None:
+            self._account.back_to(self._account, self._sought)
+            return
+        self._go_on_from_ledger((at[0], at[1] - self._skipped_since))
+        if self._skipped_since > 0:
+            self._account.skip_steps(self._skipped_since)
+            if self._account.at != at:  # a seek leads to where these were left out
+                self._account.sought(at)
+
+    def _go_on_from_ledger(self, at: agreement.StepAt) -> None:
         known = [
             number
             for number, past in enumerate(self._history)
@@ -244,11 +256,14 @@ class March:
         if operation.kind is Kind.SKIP_STEPS:
             self._check_done(self._ask_all("skip_steps", steps=operation.count))
             self._account.skip_steps(operation.count)
+            if self._skipped_since is not None:
+                self._skipped_since += operation.count
             said = f" {operation.count}"
         else:
             to = max(0, epoch + operation.seek_epoch)
             self._check_done(self._ask_all("set_epoch", epoch=to))
             self._account.set_epoch(to)
+            self._skipped_since = None
             said = f" {to}"
         self.accepted.append(operation.kind)
         return said

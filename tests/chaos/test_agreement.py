@@ -149,6 +149,15 @@ def test_an_epoch_ends_where_the_next_one_begins_or_where_a_seek_leads() -> None
     assert taken(account, 3, [2], epoch=5) == ""
 
 
+def test_a_seek_to_an_epochs_end_leads_behind_what_the_next_one_leaves_out() -> None:
+    account = Account("keep")
+    account.sought((7, 12))
+    account.skipped(8, 3)
+    assert taken(copy.deepcopy(account), 0, [1], epoch=8) == ""
+    assert "0/0, which comes next" in taken(copy.deepcopy(account), 4, [1], epoch=8)
+    assert taken(account, 3, [1], epoch=8) == ""
+
+
 def test_where_the_loops_go_by_themselves_comes_next() -> None:
     account = Account("keep")
     assert taken(account, 0, [1]) == ""
