@@ -153,9 +153,9 @@ std::string jpeg_cell(const v1::JpegImages& images) {
 
 // The last column is there if any stage has decoded JPEG.
 Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages) {
-  std::vector<std::string> headings{"JOB",     "PIPELINE", "STAGE",   ">ROWS/S",
-                                    ">BUSY%",  ">TASKS",   ">FAILED", ">BUSY",
-                                    ">WAITED", ">RUNNING", ">P50",    ">P99"};
+  std::vector<std::string> headings{"JOB",      "PIPELINE", "STAGE",   ">ROWS/S", ">SERVED",
+                                    ">BUSY%",   ">TASKS",   ">FAILED", ">BUSY",   ">WAITED",
+                                    ">RUNNING", ">P50",     ">P99"};
   const bool has_jpeg = std::any_of(stages.begin(), stages.end(),
                                     [](const v1::Stage& stage) { return stage.has_jpeg(); });
   if (has_jpeg) headings.push_back("JPEG");
@@ -166,6 +166,7 @@ Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages) 
         stage.pipeline(),
         stage.stage(),
         rows_per_s(stage),
+        stage.has_served() ? fmt::format("{:.1f}", stage.served()) : "-",
         stage.has_busy_share() ? fmt::format("{:.0f}", 100 * stage.busy_share()) : "-",
         number(stage.tasks()),
         number(stage.failures()),

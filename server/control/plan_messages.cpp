@@ -94,6 +94,7 @@ void fill(v1::Plan* message, const engine::PlanFacts& facts) {
     out->set_stages(utf8(task.stages));
     out->set_pool(task.pool == engine::PlanFacts::Task::Pool::kIo ? "io" : "cpu");
     out->set_concurrency(task.concurrency);
+    out->set_effective(task.effective);
     for (const engine::PlanFacts::FieldStages& field : task.fields) {
       v1::PlanField* const made = out->add_fields();
       made->set_field(utf8(field.field));

@@ -45,6 +45,7 @@ void fill(v1::Stage* message, const job::StageView& view) {
   message->set_p50_us(view.p50_us);
   message->set_p99_us(view.p99_us);
   if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
+  if (view.served) message->set_served(*view.served);
   if (view.busy_share) message->set_busy_share(*view.busy_share);
   if (view.jpeg.any()) fill(message->mutable_jpeg(), view.jpeg);
 }

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "base/text/counted.h"
 #include "delivery/memory_probe.h"
+#include "source/file/io_pool.h"
 #include "source/order/sharding.h"
 
 namespace spdld::engine {
@@ -87,11 +89,22 @@ std::string image_text(const PlanFacts::Image& image, DType dtype) {
   return text;
 }
 
-PlanFacts::Task task_of(const StagePlan& stage, PlanFacts::Task::Pool pool, unsigned cpu_threads) {
+PlanFacts::Task task_of(const StagePlan& stage, PlanFacts::Task::Pool pool, unsigned threads) {
+  const std::uint32_t concurrency =
+      stage.concurrency > 0 ? static_cast<std::uint32_t>(stage.concurrency) : threads;
   return {.stages = stage.name,
           .pool = pool,
-          .concurrency =
-              stage.concurrency > 0 ? static_cast<std::uint32_t>(stage.concurrency) : cpu_threads};
+          .concurrency = concurrency,
+          .effective = std::min(concurrency, threads)};
+}
+
+std::string concurrency_text(const StagePlan& stage, const PlanFacts::Task& task) {
+  if (stage.concurrency <= 0) return counted(task.concurrency, "worker");
+  std::string text = fmt::format("at most {} at once", task.concurrency);
+  if (task.effective == task.concurrency) return text;
+  return text + (task.pool == PlanFacts::Task::Pool::kIo
+                     ? fmt::format(", {} on one device: executor.io_threads", task.effective)
+                     : fmt::format(", {}: executor.cpu_threads", task.effective));
 }
 
 std::vector<PlanFacts::FieldStages> fields_of(const Plan& plan) {
@@ -209,7 +222,9 @@ PlanFacts plan_facts(const Plan& plan, const ExplainContext& context) {
       .items = context.items,
       .classes = context.classes,
       .shuffle = plan.spec.shuffle,
-      .tasks = {task_of(plan.fetch, PlanFacts::Task::Pool::kIo, context.cpu_threads),
+      .tasks = {task_of(
+                    plan.fetch, PlanFacts::Task::Pool::kIo,
+                    static_cast<unsigned>(source::IoPool::most_for_one_device(context.io_threads))),
                 task_of(plan.process, PlanFacts::Task::Pool::kCpu, context.cpu_threads)},
       .batch_rows = plan.layout.rows(),
       .slot_bytes = plan.layout.slot_bytes(),
@@ -256,10 +271,9 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
                    plan.spec.source.clips->unit == ClipsSpec::Unit::kFrames ? "clips" : "windows",
                    clips_text(*plan.spec.source.clips));
 
-  const auto stage = [&](int number, const StagePlan& planned, const char* pool) {
+  const auto stage = [&](std::size_t number, const StagePlan& planned, const char* pool) {
     fmt::format_to(out, "  task {}: {}   [{}, {}]\n", number, planned.name, pool,
-                   planned.concurrency > 0 ? fmt::format("at most {} at once", planned.concurrency)
-                                           : counted(context.cpu_threads, "worker"));
+                   concurrency_text(planned, facts.tasks[number - 1]));
   };
   stage(1, plan.fetch, "I/O pool; page-cached files on the CPU worker");
   stage(2, plan.process, "CPU pool, one sample on one core");

@@ -18,6 +18,7 @@ struct ExplainContext {
   std::uint32_t num_shards = 1;
   std::uint32_t credits = 0;
   unsigned cpu_threads = 0;
+  int io_threads = 256;           // at most
   std::uint64_t arena_bytes = 0;  // of one consumer
   std::uint64_t arena_used = 0;   // of the budget, now
   std::uint64_t arena_budget = 0;

@@ -10,6 +10,16 @@
 
 namespace spdld::engine {
 
+namespace {
+
+// Where the answer to the stage's question is put.
+source::ItemBytes& asked(RowBytes& bytes) {
+  if (bytes.stage == RowBytes::Stage::kCache) return bytes.cached_bytes;
+  return bytes.parts;
+}
+
+}  // namespace
+
 source::FetchState RowFetch::bring(std::uint64_t item, RowBytes& bytes, source::FetchSink& sink,
                                    std::uint64_t token) {
   using Stage = RowBytes::Stage;
@@ -103,6 +113,7 @@ template <typename Ask>
 bool RowFetch::ask(RowBytes& bytes, RowBytes::Stage stage, const char* what, const Ask& ask) {
   bytes.stage = stage;
   bytes.since = clock_.now();
+  asked(bytes).queued = {};
   stats_.begin();
   // Once the source has the row, its thread may give it to another worker: no touching it after.
   Result<source::FetchState> state = source::FetchState::kReady;
@@ -118,7 +129,8 @@ bool RowFetch::ask(RowBytes& bytes, RowBytes::Stage stage, const char* what, con
 
 void RowFetch::ended(RowBytes& bytes, Status status) {
   const auto now = clock_.now();
-  stats_.end(now - bytes.since, std::chrono::nanoseconds(0), !status.ok());
+  const std::chrono::nanoseconds queued = asked(bytes).queued;
+  stats_.end(now - bytes.since - queued, queued, !status.ok());
   bytes.took += now - bytes.since;
   bytes.since = now;
   bytes.status = std::move(status);

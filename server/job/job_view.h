@@ -95,13 +95,15 @@ struct StageView {
   std::uint64_t tasks = 0;
   std::uint64_t failures = 0;
   double busy_s = 0;
-  double wait_s = 0;  // between being ready and being begun
+  double wait_s = 0;  // for a worker; of `fetch`: for an I/O thread
   std::uint32_t in_flight = 0;
   std::uint32_t concurrency = 0;
   std::uint64_t p50_us = 0;
   std::uint64_t p99_us = 0;
-  // In the last seconds; none: not known. The share is of `concurrency`.
+  // In the last seconds; none: not known. `served`: rows on average at once, without those that
+  // wait; the share is of `concurrency`.
   std::optional<double> rows_per_s = std::nullopt;
+  std::optional<double> served = std::nullopt;
   std::optional<double> busy_share = std::nullopt;
   JpegImages jpeg = {};  // that it decoded
 };

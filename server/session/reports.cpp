@@ -43,7 +43,8 @@ std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
     if (!rates) return;
     view.rows_per_s = rates->rows_per_s;
     // A task counts when it ends, with all its time, which may reach back beyond the window.
-    view.busy_share = std::min(rates->busy / view.concurrency, 1.0);
+    view.served = std::min<double>(rates->busy, view.concurrency);
+    view.busy_share = *view.served / view.concurrency;
   };
   add(run.plan().fetch, run.fetch_concurrency(), run.fetch_stats(), job.rates.fetch(shared));
   add(run.plan().process, run.process_concurrency(), run.process_stats(),

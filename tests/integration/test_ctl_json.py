@@ -137,6 +137,7 @@ def test_rates_are_there_without_a_wait_for_them(
     for stage in stages:
         assert stage["rows_per_s"] > 0
         assert 0 <= stage["busy_share"] <= 1
+        assert stage["served"] == pytest.approx(stage["busy_share"] * stage["concurrency"])
     status = daemon.ctl_json("status")
     assert status["rows_per_s"] == pytest.approx(BATCH * status["batches_per_s"])
     assert status["rows_per_s"] > 0

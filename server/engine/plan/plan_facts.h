@@ -24,6 +24,7 @@ struct PlanFacts {
     std::string stages;  // "decode_image + random_resized_crop"
     Pool pool = Pool::kCpu;
     std::uint32_t concurrency = 0;         // rows at once
+    std::uint32_t effective = 0;           // of these: for which there are threads
     std::vector<FieldStages> fields = {};  // that are decoded in it, one after the other
   };
   // Where images are decoded.

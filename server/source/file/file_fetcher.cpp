@@ -44,7 +44,7 @@ FileFetcher::Options FileFetcher::options_of(const SourceOptions& options) {
 FileFetcher::FileFetcher(std::vector<FileRoot> roots, IoPool& io, uid_t reader, Options options)
     : reader_(std::make_shared<const RangeReader>(std::move(roots), reader,
                                                   std::move(options.reading))),
-      held_(reader_, std::move(options.windows)),
+      held_(reader_, std::move(options.windows), std::make_shared<HeldFiles>(io)),
       pauses_(options.retry, options.retry_pause),
       pending_(std::make_shared<PendingReads>()),
       io_(io) {}

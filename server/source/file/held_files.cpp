@@ -4,6 +4,8 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,23 @@ std::int64_t most_held() {
 }
 
 }  // namespace
+
+// Looks for files to close, in the pool and without a thread between two looks, for as long as any
+// is held.
+class HeldFiles::Closer final : public IoTask {
+ public:
+  explicit Closer(std::weak_ptr<HeldFiles> files) : files_(std::move(files)) {}
+
+  std::optional<std::chrono::nanoseconds> run() override {
+    const std::shared_ptr<HeldFiles> files = files_.lock();
+    if (files == nullptr || !files->close_unused()) return std::nullopt;
+    return files->unused_;
+  }
+  void cancel() override {}
+
+ private:
+  const std::weak_ptr<HeldFiles> files_;
+};
 
 HeldFiles::Held::~Held() {
   if (counts) held_in_all.fetch_sub(1, std::memory_order_relaxed);
@@ -49,27 +68,46 @@ HeldFiles::HeldPtr HeldFiles::get(const FileRange& range, Disk& disk) {
     }
   }
   HeldPtr opened = open(range, disk);
-  std::vector<HeldPtr> closed;  // under no lock
-  MutexLock lock(mutex_);
-  Entry& entry = entries_[number];
-  entry.looked = entry.used = now;
-  // The same file goes on being held, also where no more files may be.
-  if (opened == nullptr || entry.held == nullptr || entry.held->stamp != opened->stamp) {
-    closed.push_back(std::exchange(entry.held, opened));
-    if (opened == nullptr || !opened->counts) entries_.erase(number);
+  HeldPtr closed;  // under no lock
+  bool wants_closer = false;
+  {
+    MutexLock lock(mutex_);
+    Entry& entry = entries_[number];
+    entry.looked = entry.used = now;
+    // The same file goes on being held, also where no more files may be.
+    if (opened == nullptr || entry.held == nullptr || entry.held->stamp != opened->stamp) {
+      closed = std::exchange(entry.held, opened);
+      if (opened == nullptr || !opened->counts) entries_.erase(number);
+    }
+    wants_closer = !entries_.empty() && !std::exchange(has_closer_, !entries_.empty());
   }
-  if (now - looked_for_unused_ > kLook) drop_unused(now, closed);
+  if (wants_closer && !start_closer()) {
+    MutexLock lock(mutex_);
+    has_closer_ = false;
+  }
   return opened;
 }
 
-void HeldFiles::drop_unused(Time now, std::vector<HeldPtr>& closed) {
-  looked_for_unused_ = now;
+bool HeldFiles::start_closer() {
+  try {
+    return io_.submit(0, std::make_shared<Closer>(weak_from_this())).ok();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+bool HeldFiles::close_unused() {
+  const Time now = std::chrono::steady_clock::now();
+  std::vector<HeldPtr> closed;  // under no lock
+  MutexLock lock(mutex_);
   for (auto next = entries_.begin(); next != entries_.end();) {
     const auto entry = next++;
-    if (now - entry->second.used <= kUnused) continue;
+    if (now - entry->second.used < unused_) continue;
     closed.push_back(std::move(entry->second.held));
     entries_.erase(entry);
   }
+  has_closer_ = !entries_.empty();
+  return has_closer_;
 }
 
 }  // namespace spdld::source

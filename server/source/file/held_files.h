@@ -10,18 +10,26 @@
 
 #include "base/mutex.h"
 #include "source/file/disk.h"
+#include "source/file/io_pool.h"
 #include "source/item/item_bytes.h"
 
 namespace spdld::source {
 
 // Files that many items lie in, kept open from one read to the next. While a file is read, its name
 // is opened anew every 100 ms, to see whether it leads to another file by now. A file that has not
-// been read for some seconds is closed when the next name is opened. The process holds no more
-// files than a quarter of its descriptors; beyond that, a file is opened for each caller alone.
+// been read for some seconds is closed: it keeps nobody from unmounting its file system, and takes
+// no room once it is deleted. The process holds no more files than a quarter of its descriptors;
+// beyond that, a file is opened for each caller alone.
 //
-// Owned by a HeldReader; thread-safe.
-class HeldFiles {
+// Shared by a HeldReader and the pool's task that closes files; thread-safe.
+class HeldFiles : public std::enable_shared_from_this<HeldFiles> {
  public:
+  static constexpr std::chrono::nanoseconds kUnused = std::chrono::seconds(5);
+
+  // A file is closed when it was not read for `unused`. The pool outlives this.
+  explicit HeldFiles(IoPool& io, std::chrono::nanoseconds unused = kUnused)
+      : io_(io), unused_(unused) {}
+
   struct Held {
     OpenFile file;
     ItemStamp stamp;  // as it was opened
@@ -40,6 +48,7 @@ class HeldFiles {
   HeldPtr get(const FileRange& range, Disk& disk) SPDLD_EXCLUDES(mutex_);
 
  private:
+  class Closer;
   using Time = std::chrono::steady_clock::time_point;
   struct Entry {
     HeldPtr held;
@@ -47,14 +56,17 @@ class HeldFiles {
     Time used;
   };
   static constexpr std::chrono::milliseconds kLook{100};
-  static constexpr std::chrono::seconds kUnused{5};
 
   static HeldPtr open(const FileRange& range, Disk& disk);
-  void drop_unused(Time now, std::vector<HeldPtr>& closed) SPDLD_REQUIRES(mutex_);
+  bool start_closer();
+  // Returns whether files are held still.
+  bool close_unused() SPDLD_EXCLUDES(mutex_);
 
+  IoPool& io_;
+  const std::chrono::nanoseconds unused_;
   Mutex mutex_;
   std::unordered_map<std::uint64_t, Entry> entries_ SPDLD_GUARDED_BY(mutex_);  // by number
-  Time looked_for_unused_ SPDLD_GUARDED_BY(mutex_);
+  bool has_closer_ SPDLD_GUARDED_BY(mutex_) = false;  // or is about to have
 };
 
 }  // namespace spdld::source

@@ -93,7 +93,7 @@ void HeldReader::bring_from_file(std::span<WantedItem> items, std::span<const Pi
   const auto fail_all = [&] { std::for_each(pieces.begin(), pieces.end(), fail); };
   const FileRange& any = items[pieces.front().item].out->ranges()[pieces.front().range];
   Disk& disk = reader_->disk_of(any);
-  const HeldFiles::HeldPtr held = files_.get(any, disk);
+  const HeldFiles::HeldPtr held = files_->get(any, disk);
   if (held == nullptr) return fail_all();
   // By the clock before the first read: a change after that shows in the stamp.
   const bool may_keep = is_settled(held->stamp, reader_->wall_ns());

@@ -28,8 +28,9 @@ class HeldReader {
   static constexpr std::size_t kMostFresh = 16;
 
   // `windows`: null: no window is read.
-  HeldReader(std::shared_ptr<const RangeReader> reader, std::shared_ptr<ReadWindows> windows)
-      : reader_(std::move(reader)), windows_(std::move(windows)) {}
+  HeldReader(std::shared_ptr<const RangeReader> reader, std::shared_ptr<ReadWindows> windows,
+             std::shared_ptr<HeldFiles> files)
+      : reader_(std::move(reader)), windows_(std::move(windows)), files_(std::move(files)) {}
 
   // An item that is not brought is to be fetched by itself, which also tells what is wrong with it.
   // Never blocks.
@@ -49,7 +50,7 @@ class HeldReader {
 
   const std::shared_ptr<const RangeReader> reader_;
   const std::shared_ptr<ReadWindows> windows_;
-  HeldFiles files_;
+  const std::shared_ptr<HeldFiles> files_;
 };
 
 }  // namespace spdld::source

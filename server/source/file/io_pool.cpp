@@ -52,13 +52,14 @@ Status IoPool::submit(dev_t device, uid_t user, std::shared_ptr<IoTask> task) {
                                                 std::to_string(options_.max_tasks) +
                                                 " reads it takes; ask for fewer at once");
   }
-  ++tasks_;
   IoTask& submitted = *task;
   task->device_ = device;
   task->user_ = user;
+  task->queued_ = {};
   task->withdrawn_ = false;
   task->resumed_ = false;
-  enqueue(std::move(task));
+  enqueue(std::move(task));  // may throw
+  ++tasks_;
   // The first one that waits has a thread look when a call is stuck.
   if (waiting_ == 1 || idle_threads_ == 0 || may_run(lanes_[device])) wake_one();
   if (!threads_.empty()) return {};
@@ -122,6 +123,7 @@ bool IoPool::idle_within(std::chrono::nanoseconds patience) {
 }
 
 void IoPool::enqueue(std::shared_ptr<IoTask> task) {
+  task->enqueued_ = std::chrono::steady_clock::now();
   task->next_ = nullptr;
   Lane& lane = lanes_[task->device_];
   Queue& queue = lane.queues[task->user_];
@@ -189,8 +191,12 @@ bool IoPool::others_wait(const Lane& lane) const {
 bool IoPool::may_run(const Lane& lane) const {
   if (lane.waiting == 0 || running_ - stuck_ >= options_.threads) return false;
   if (lane.running < share(lane)) return true;
-  const int left = std::max(1, options_.threads / 16);
-  return lane.stuck == 0 && lane.running + left < options_.threads && !others_wait(lane);
+  return lane.stuck == 0 && lane.running < most_for_one_device(options_.threads) &&
+         !others_wait(lane);
+}
+
+int IoPool::most_for_one_device(int threads) {
+  return std::max(1, threads - std::max(1, threads / 16));
 }
 
 std::shared_ptr<IoTask> IoPool::take() {
@@ -223,7 +229,11 @@ std::shared_ptr<IoTask> IoPool::take(Lane& lane) {
 
 bool IoPool::work_waits() const {
   const auto may = [this](const auto& lane) SPDLD_REQUIRES(mutex_) { return may_run(lane.second); };
-  return !paused_.empty() || std::any_of(lanes_.begin(), lanes_.end(), may);
+  return std::any_of(lanes_.begin(), lanes_.end(), may);
+}
+
+bool IoPool::pause_is_unseen() const {
+  return !paused_.empty() && (!watch_ || *watch_ > paused_.front().until);
 }
 
 void IoPool::leave_lane(dev_t device) {
@@ -275,7 +285,8 @@ std::shared_ptr<IoTask> IoPool::next(ThreadIterator thread) {
     if (std::shared_ptr<IoTask> task = take(); task != nullptr) {
       thread->in_hand = task;
       thread->since = std::chrono::steady_clock::now();
-      if (work_waits() || (waiting_ > 0 && idle_threads_ == 0)) wake_one();
+      task->queued_ += thread->since - task->enqueued_;
+      if (work_waits() || (waiting_ > 0 && idle_threads_ == 0) || pause_is_unseen()) wake_one();
       return task;
     }
     // Only a thread that has looked once more ends: it may have been woken for a task.
@@ -298,11 +309,14 @@ bool IoPool::sleep() {
     if (stuck_ > stuck) return true;
     if (next) until = std::min(until, *next);
   }
+  const bool watches = !watch_ || until < *watch_;
+  if (watches) watch_ = until;
   ++idle_threads_;
   changed_.wait_for(mutex_, until - now);
   --idle_threads_;
-  // The last idle thread has to see when a pause ends and when a call is stuck.
-  const bool is_needed = idle_threads_ == 0 && (waiting_ > 0 || !paused_.empty());
+  if (watches && watch_ == until) watch_.reset();
+  // The last idle thread has to see when a call is stuck, and one has to see when a pause ends.
+  const bool is_needed = (idle_threads_ == 0 && waiting_ > 0) || pause_is_unseen();
   return is_needed || std::chrono::steady_clock::now() - now < options_.idle_for;
 }
 

@@ -35,8 +35,14 @@ class IoTask {
   // run() is not called again, but a call of it may be under way, and hang.
   virtual void cancel() = 0;
 
+ protected:
+  // From run(): so long the task has waited in line for a thread, in all.
+  std::chrono::nanoseconds queued() const { return queued_; }
+
  private:
   friend class IoPool;
+  std::chrono::steady_clock::time_point enqueued_;
+  std::chrono::nanoseconds queued_{0};
   dev_t device_ = 0;
   uid_t user_ = 0;
   std::shared_ptr<IoTask> next_;
@@ -93,6 +99,8 @@ class IoPool {
 
   // How many threads the pool has now.
   int threads() const SPDLD_EXCLUDES(mutex_);
+  // Of so many threads, those that a device may have while nobody else waits.
+  static int most_for_one_device(int threads);
 
  private:
   using Time = std::chrono::steady_clock::time_point;
@@ -134,6 +142,8 @@ class IoPool {
   void start_thread() SPDLD_REQUIRES(mutex_);
   // Sleeps until there may be something to do. False: it has been idle for long enough.
   bool sleep() SPDLD_REQUIRES(mutex_);
+  // Whether no idle thread sees when the next pause ends.
+  bool pause_is_unseen() const SPDLD_REQUIRES(mutex_);
   // Looks for calls that have lasted; returns when the next one will have.
   std::optional<Time> find_stuck(Time now) SPDLD_REQUIRES(mutex_);
   // How many threads a device may have beside others.
@@ -155,9 +165,11 @@ class IoPool {
   mutable Mutex mutex_;
   // Where threads sleep, by the rule of Executor::work_may_wait_. A thread sleeps, or ends, only
   // after it looked and found nothing. A task that is submitted wakes one thread. A thread that
-  // takes a task wakes the next one if tasks wait or pause. A thread that is done with a task,
+  // takes a task wakes the next one if more may run, or if nobody would see a pause end. A thread
+  // that is done with a task,
   // whose device and others may then have more threads, looks for itself. So while tasks wait that
-  // may not run, there is one thread more than may run, which sees when a call is stuck.
+  // may not run, there is one thread more than may run, which sees when a call is stuck; and while
+  // tasks pause, there is one that sleeps no longer than the first of them.
   CondVar changed_;
   CondVar idle_;  // where idle_within() waits
   std::map<dev_t, Lane> lanes_ SPDLD_GUARDED_BY(mutex_);
@@ -169,6 +181,7 @@ class IoPool {
   std::size_t waiting_ SPDLD_GUARDED_BY(mutex_) = 0;    // of all lanes
   int stuck_ SPDLD_GUARDED_BY(mutex_) = 0;              // of those running
   int idle_threads_ SPDLD_GUARDED_BY(mutex_) = 0;       // those that sleep, or were just started
+  std::optional<Time> watch_ SPDLD_GUARDED_BY(mutex_);  // one that sleeps wakes then, at the latest
   std::uint64_t started_ SPDLD_GUARDED_BY(mutex_) = 0;  // threads
   bool stopped_ SPDLD_GUARDED_BY(mutex_) = false;
   std::list<Thread> threads_ SPDLD_GUARDED_BY(mutex_);

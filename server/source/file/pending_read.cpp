@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "source/file/pending_read.h"
 
+#include <new>
 #include <utility>
 
 namespace spdld::source {
@@ -12,9 +13,17 @@ Status PendingReads::submit(IoPool& io, dev_t device, uid_t user,
     read->place_ = reads_.size();
     reads_.push_back(read.get());
   }
-  Status status = io.submit(device, user, read);
-  if (!status.ok() && claim(*read)) read->give_back();
-  return status;
+  const auto take_back = [&] {
+    if (claim(*read)) read->give_back();
+  };
+  try {
+    Status status = io.submit(device, user, read);
+    if (!status.ok()) take_back();
+    return status;
+  } catch (const std::bad_alloc&) {
+    take_back();
+    throw;
+  }
 }
 
 void PendingReads::close(IoPool& io) {
@@ -55,6 +64,7 @@ void PendingRead::cancel() {
 
 std::nullopt_t PendingRead::end(Status status) {
   if (reads_->claim(*this)) {
+    item_.queued = queued();
     give_back();
     sink_.fetched(token_, std::move(status));
   }

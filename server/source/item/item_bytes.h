@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -106,6 +107,8 @@ class ItemBytes {
  public:
   ByteBuffer bytes;  // the ranges, one after the other
   Revision revision;
+  // So long the last read waited for an I/O thread; 0: it needed none.
+  std::chrono::nanoseconds queued{0};
 
   // The bytes of request `i`, of those that the ranges were laid out for.
   std::span<const std::byte> placed(std::size_t i) const {

@@ -429,12 +429,15 @@ TEST(Listing, ShowsHowFastStagesAreAndHowBusy) {
   stage.set_p99_us(18);
   *stages.Add() = stage;
   stages.Mutable(1)->set_rows_per_s(1234.5);
+  stages.Mutable(1)->set_served(4.1);
   stages.Mutable(1)->set_busy_share(0.256);
   EXPECT_EQ(
       printed(stages_table(stages)),
-      "JOB    PIPELINE  STAGE  ROWS/S  BUSY%  TASKS  FAILED   BUSY  WAITED  RUNNING  P50   P99\n"
-      "run-7  pets      fetch       -      -    128       0  0.50s   0.00s     0/16  4us  18us\n"
-      "run-7  pets      fetch    1234     26    128       0  0.50s   0.00s     0/16  4us  "
+      "JOB    PIPELINE  STAGE  ROWS/S  SERVED  BUSY%  TASKS  FAILED   BUSY  WAITED  RUNNING  P50  "
+      " P99\n"
+      "run-7  pets      fetch       -       -      -    128       0  0.50s   0.00s     0/16  4us  "
+      "18us\n"
+      "run-7  pets      fetch    1234     4.1     26    128       0  0.50s   0.00s     0/16  4us  "
       "18us\n");
 }
 

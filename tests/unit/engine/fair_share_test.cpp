@@ -68,7 +68,8 @@ class CostlySource final : public FakeSource {
 class Hungry final : public StreamPort {
  public:
   explicit Hungry(const Plan& plan) {
-    for (int slot = 0; slot < 4; ++slot) {
+    // So many that no run waits for a row whose worker the machine keeps from its core.
+    for (int slot = 0; slot < 64; ++slot) {
       memory_.emplace_back(plan.layout.slot_bytes());
       free_.push_back(memory_.back().data());
     }

@@ -341,6 +341,22 @@ TEST(Plan, ExplainsWhatIsFusedAndWhetherItFits) {
   EXPECT_THAT(text, HasSubstr("DOES NOT FIT: 1.5 KiB more are needed"));
 }
 
+TEST(Plan, ExplainsForHowManyRowsAtOnceThereAreThreads) {
+  const auto plan = compile(
+      "  - fetch: {concurrency: 300}\n  - decode_image: {concurrency: 4}\n"
+      "  - resize: {size: [8, 8]}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  ExplainContext context{.items = 4, .cpu_threads = 3, .io_threads = 64, .arena_kind = "memfd"};
+  EXPECT_THAT(explain(**plan, context),
+              AllOf(HasSubstr("at most 300 at once, 60 on one device: executor.io_threads]"),
+                    HasSubstr("at most 4 at once, 3: executor.cpu_threads]")));
+  const PlanFacts facts = plan_facts(**plan, context);
+  EXPECT_EQ(facts.tasks[0].effective, 60U);
+  EXPECT_EQ(facts.tasks[1].effective, 3U);
+  context.io_threads = 1024;
+  EXPECT_THAT(explain(**plan, context), HasSubstr("at most 300 at once]"));
+}
+
 TEST(Plan, DoubtsListsNamedBoxesThatNoStageTakes) {
   const auto left = boxed("  - resize: {size: [8, 8]}\n");
   ASSERT_TRUE(left) << left.error().message();

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -103,13 +104,22 @@ class HeldReaderTest : public ::testing::Test {
     return stamp_of_fd(fd.get()).value();
   }
 
-  void start(std::shared_ptr<ReadWindows> windows) {
+  void start(std::shared_ptr<ReadWindows> windows,
+             std::chrono::nanoseconds unused = HeldFiles::kUnused) {
     auto disk = std::make_unique<CountingDisk>(dir_.path());
     disk_ = disk.get();
     reader_ = std::make_unique<HeldReader>(
         std::make_shared<const RangeReader>(one_root(dir_.path(), std::move(disk)), 0,
                                             RangeReader::Options{.clock = clock_}),
-        std::move(windows));
+        std::move(windows), std::make_shared<HeldFiles>(io_, unused));
+  }
+  // How many descriptors of this process lead to the file.
+  std::ptrdiff_t open_descriptors(const std::string& name) const {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::count_if(begin(all), end(all), [&](const std::filesystem::directory_entry& fd) {
+      std::error_code gone;
+      return std::filesystem::read_symlink(fd.path(), gone) == dir_.path(name);
+    });
   }
   // Row r lies in the file of number r % files. Returns which were brought; each of them has its
   // bytes.
@@ -153,6 +163,7 @@ class HeldReaderTest : public ::testing::Test {
   std::vector<ItemStamp> stamps_;
   NoIndex index_;
   std::shared_ptr<AheadClock> clock_ = std::make_shared<AheadClock>();
+  IoPool io_{{.threads = 2}};
   CountingDisk* disk_ = nullptr;  // the reader's
   std::unique_ptr<HeldReader> reader_;
 };
@@ -220,6 +231,21 @@ TEST_F(HeldReaderTest, ReadsAFileThatHasComeBack) {
   // A rename is a change of the inode: the index knows it as another file until it was compared.
   stamps_[0] = stamp("a.tar");
   EXPECT_EQ(bring({0}), Rows{0});
+}
+
+TEST_F(HeldReaderTest, ClosesAFileThatNobodyReadsAndOpensItAnew) {
+  start(nullptr, std::chrono::milliseconds(1));
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(bring({0, 1}), (Rows{0, 1}));
+    while (open_descriptors("a.tar") + open_descriptors("b.tar") > 0) std::this_thread::yield();
+  }
+}
+
+TEST_F(HeldReaderTest, ClosesItsFilesWhenItGoesThoughThePoolStays) {
+  EXPECT_EQ(bring({0}), Rows{0});
+  EXPECT_EQ(open_descriptors("a.tar"), 1);
+  reader_.reset();
+  EXPECT_EQ(open_descriptors("a.tar"), 0);
 }
 
 TEST_F(HeldReaderTest, BringsNoMoreThanItMayHold) {

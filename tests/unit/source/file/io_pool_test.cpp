@@ -348,6 +348,54 @@ TEST(IoPool, RunsATaskAgainAfterItsPause) {
   EXPECT_EQ(runs, 3);
 }
 
+TEST(IoPool, EndsAPauseThoughThreadsThatWereIdleHaveEndedMeanwhile) {
+  IoPool pool({.threads = 4, .stuck_after = kNever, .idle_for = std::chrono::milliseconds(1)});
+  for (int round = 0; round < 20; ++round) {
+    Hanging together(3);  // so that there are as many threads
+    together.submit(pool, 1);
+    together.wait_for_begun(3);
+    std::binary_semaphore ended(0);
+    ASSERT_TRUE(pool.submit(2, task([&, first = true]() mutable -> Pause {
+                              if (std::exchange(first, false)) return std::chrono::milliseconds(5);
+                              ended.release();
+                              return std::nullopt;
+                            }))
+                    .ok());
+    together.let_go();
+    ended.acquire();
+  }
+}
+
+TEST(IoPool, TellsATaskHowLongItHasWaitedInLine) {
+  class Asking final : public IoTask {
+   public:
+    Pause run() override {
+      waited.push_back(queued());
+      if (waited.size() == 1) return std::chrono::microseconds(1);
+      done.release();
+      return std::nullopt;
+    }
+    void cancel() override {}
+    std::vector<std::chrono::nanoseconds> waited;
+    std::binary_semaphore done{0};
+  };
+  using Clock = std::chrono::steady_clock;
+  Hanging gate(1);
+  IoPool pool({.threads = 1, .stuck_after = kNever});
+  gate.submit(pool, 1);
+  gate.wait_for_begun(1);
+  const auto asking = std::make_shared<Asking>();
+  ASSERT_TRUE(pool.submit(2, asking).ok());
+  const auto submitted = Clock::now();
+  while (Clock::now() - submitted < std::chrono::milliseconds(2)) std::this_thread::yield();
+  const auto let_go = Clock::now();
+  gate.let_go();
+  asking->done.acquire();
+  ASSERT_EQ(asking->waited.size(), 2U);
+  EXPECT_GE(asking->waited[0], let_go - submitted);
+  EXPECT_GE(asking->waited[1], asking->waited[0]);
+}
+
 TEST(IoPool, HoldsNoThreadDuringAPause) {
   std::binary_semaphore paused(0);
   IoPool pool({.threads = 1, .stuck_after = kNever});
