@@ -89,8 +89,10 @@ int Run::process_concurrency() const {
 }
 
 void Run::bring_at_hand(std::span<Row* const> rows) {
+  if (rows.empty()) return;
+  source::Sampler::Epoch order(sampler_, rows.front()->order->epoch);  // of one batch, all of them
   for (Row* const row : rows) {
-    if (!choose(*row)) return;
+    if (!choose(*row, order)) return;
     row->bytes.parts.epoch_key = mix64(seed_, row->order->epoch);
   }
   fetch_.bring_at_hand(rows);
@@ -98,7 +100,7 @@ void Run::bring_at_hand(std::span<Row* const> rows) {
 
 RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
                       source::FetchSink& sink, std::uint64_t token, StreamFailure& failure) {
-  if (row.bytes.stage == RowBytes::Stage::kNone && row.attempt == 0 && !choose(row)) {
+  if (!choose(row)) {
     if (!std::exchange(row.alone, true)) return RowState::kNoMemory;
     failure = {.status = Status(Code::kResourceExhausted,
                                 "pipeline '" + plan_->spec.name +
@@ -142,8 +144,14 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
 }
 
 bool Run::choose(Row& row) const {
+  if (row.bytes.stage != RowBytes::Stage::kNone || row.attempt > 0) return true;
+  source::Sampler::Epoch order(sampler_, row.order->epoch);
+  return choose(row, order);
+}
+
+bool Run::choose(Row& row, source::Sampler::Epoch& order) const {
   try {
-    row.item = sampler_.item(row.order->epoch, row.order->rows.position(row.index));
+    row.item = order.item(row.order->rows.position(row.index));
     row.bytes.stage = RowBytes::Stage::kChosen;
     return true;
   } catch (const std::bad_alloc&) {

@@ -104,6 +104,8 @@ class Run {
   };
 
   // Sets the item that the order says. False: there is no memory for the order.
+  bool choose(Row& row, source::Sampler::Epoch& order) const;
+  // Unless it is set already.
   bool choose(Row& row) const;
   // True: the row is made. False: row.needs_bytes must be granted first.
   Result<bool> make(Row& row, unsigned worker, std::uint64_t granted_bytes);

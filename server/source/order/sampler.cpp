@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "source/order/permutation.h"
 
 namespace spdld::source {
 namespace {
@@ -52,45 +51,62 @@ Sampler::Sampler(std::uint64_t items, const Shuffle& shuffle, std::uint64_t seed
 }
 
 std::uint64_t Sampler::item(std::uint64_t epoch, std::uint64_t position) const {
-  SPDLD_CHECK(position < items_);
-  switch (kind_) {
+  return Epoch(*this, epoch).item(position);
+}
+
+Sampler::Epoch::Epoch(const Sampler& sampler, std::uint64_t epoch)
+    : sampler_(sampler),
+      epoch_(epoch),
+      key_(epoch_key(sampler.seed_, epoch,
+                     sampler.kind_ == Shuffle::Kind::kBlock ? kBlockKey : kGlobalKey)),
+      blocks_((sampler.items_ + sampler.block_ - 1) / sampler.block_),
+      missing_(blocks_ * sampler.block_ - sampler.items_),
+      order_(sampler.kind_ == Shuffle::Kind::kBlock
+                 ? KeyedPermutation(blocks_, mix64(key_, kBlocksKey))
+                 : KeyedPermutation(sampler.items_, key_)),
+      short_slot_(sampler.kind_ == Shuffle::Kind::kBlock ? order_.inverse(blocks_ - 1) : 0) {}
+
+std::uint64_t Sampler::Epoch::item(std::uint64_t position) {
+  SPDLD_CHECK(position < sampler_.items_);
+  switch (sampler_.kind_) {
     case Shuffle::Kind::kNone: return position;
-    case Shuffle::Kind::kGlobal: {
-      const KeyedPermutation order(items_, epoch_key(seed_, epoch, kGlobalKey));
-      return order(bucket_ == nullptr ? position : bucket_->position(epoch, position, order));
-    }
-    case Shuffle::Kind::kBlock: return block_item(epoch_key(seed_, epoch, kBlockKey), position);
+    case Shuffle::Kind::kGlobal:
+      return order_(sampler_.bucket_ == nullptr
+                        ? position
+                        : sampler_.bucket_->position(epoch_, position, order_));
+    case Shuffle::Kind::kBlock: return block_item(position);
   }
   return position;
 }
 
-std::uint64_t Sampler::block_item(std::uint64_t key, std::uint64_t position) const {
-  const std::uint64_t block = block_;
-  const std::uint64_t interleave = interleave_;
-  const std::uint64_t blocks = (items_ + block - 1) / block;
-  const std::uint64_t last_size = items_ - (blocks - 1) * block;
-  const std::uint64_t missing = block - last_size;
-  const KeyedPermutation order(blocks, mix64(key, kBlocksKey));
-
-  // Every group holds interleave * block items but two: the one with the listing's short block, and
-  // the last, which holds the blocks that are left over.
-  const std::uint64_t short_slot = order.inverse(blocks - 1);
-  const std::uint64_t short_group = short_slot / interleave;
-  const std::uint64_t short_group_end = (short_group + 1) * interleave * block - missing;
-  const std::uint64_t shifted = position < short_group_end ? position : position + missing;
-  const std::uint64_t group = shifted / (interleave * block);
-  const std::uint64_t first_slot = group * interleave;
-  const std::uint64_t slots = std::min(interleave, blocks - first_slot);
-  const std::uint64_t begin = first_slot * block - (group > short_group ? missing : 0);
-  const std::uint64_t size = slots * block - (group == short_group ? missing : 0);
+std::uint64_t Sampler::Epoch::block_item(std::uint64_t position) {
+  const std::uint64_t block = sampler_.block_;
+  const std::uint64_t group_items = sampler_.interleave_ * block;
+  // Every group holds as many items but two: the one with the listing's short block, and the last,
+  // which holds the blocks that are left over.
+  const std::uint64_t short_group = short_slot_ / sampler_.interleave_;
+  const std::uint64_t short_group_end = (short_group + 1) * group_items - missing_;
+  const std::uint64_t shifted = position < short_group_end ? position : position + missing_;
+  if (shifted / group_items != group_.number) enter_group(shifted / group_items);
 
   // Where the group's permutation puts it, counted through the group's blocks one after another.
-  std::uint64_t place = KeyedPermutation(size, mix64(key, group))(position - begin);
-  if (group == short_group) {
-    const std::uint64_t after_short = (short_slot - first_slot) * block + last_size;
-    if (place >= after_short) place += missing;
+  std::uint64_t place = group_.mix(position - group_.begin);
+  if (group_.number == short_group) {
+    const std::uint64_t after_short = (short_slot_ - group_.first_slot + 1) * block - missing_;
+    if (place >= after_short) place += missing_;
   }
-  return order(first_slot + place / block) * block + place % block;
+  return order_(group_.first_slot + place / block) * block + place % block;
+}
+
+void Sampler::Epoch::enter_group(std::uint64_t number) {
+  const std::uint64_t short_group = short_slot_ / sampler_.interleave_;
+  const std::uint64_t first_slot = number * sampler_.interleave_;
+  const std::uint64_t slots = std::min(sampler_.interleave_, blocks_ - first_slot);
+  const std::uint64_t size = slots * sampler_.block_ - (number == short_group ? missing_ : 0);
+  group_ = {.number = number,
+            .first_slot = first_slot,
+            .begin = first_slot * sampler_.block_ - (number > short_group ? missing_ : 0),
+            .mix = KeyedPermutation(size, mix64(key_, number))};
 }
 
 std::uint64_t Sampler::substitute(std::uint64_t epoch, std::uint64_t position,

@@ -11,6 +11,7 @@
 #include "op/order_spec.h"
 #include "source/order/bucket_order.h"
 #include "source/order/lengths.h"
+#include "source/order/permutation.h"
 
 namespace spdld::source {
 
@@ -33,6 +34,10 @@ class Sampler {
   static Result<Sampler> counted(std::uint64_t items, const Shuffle& shuffle, std::uint64_t seed,
                                  std::shared_ptr<const Lengths> lengths, uid_t user);
 
+  // An epoch's order for many positions, of which neighbours share most of the work. One thread;
+  // the sampler outlives it.
+  class Epoch;
+
   std::uint64_t items() const { return items_; }
   // A bijection of [0, items) for each epoch. position < items. With a bucket it may throw
   // std::bad_alloc, and may then be asked again.
@@ -46,7 +51,6 @@ class Sampler {
  private:
   Sampler(std::uint64_t items, const Shuffle& shuffle, std::uint64_t seed,
           std::shared_ptr<const Lengths> lengths, ListingMemory::SharePtr memory);
-  std::uint64_t block_item(std::uint64_t key, std::uint64_t position) const;
 
   std::uint64_t items_;
   Shuffle::Kind kind_;
@@ -54,6 +58,35 @@ class Sampler {
   std::uint64_t interleave_;
   std::uint64_t seed_;
   std::shared_ptr<const BucketOrder> bucket_;  // null without
+};
+
+class Sampler::Epoch {
+ public:
+  Epoch(const Sampler& sampler, std::uint64_t epoch);
+
+  // As Sampler::item().
+  std::uint64_t item(std::uint64_t position);
+
+ private:
+  // `interleave` neighbours among the permuted blocks, whose items are mixed.
+  struct Group {
+    std::uint64_t number = ~std::uint64_t{0};
+    std::uint64_t first_slot = 0;
+    std::uint64_t begin = 0;  // its first position
+    KeyedPermutation mix{1, 0};
+  };
+
+  std::uint64_t block_item(std::uint64_t position);
+  void enter_group(std::uint64_t number);
+
+  const Sampler& sampler_;
+  const std::uint64_t epoch_;
+  const std::uint64_t key_;
+  const std::uint64_t blocks_;
+  const std::uint64_t missing_;     // of the listing's last block, which may be short
+  const KeyedPermutation order_;    // of all items, or of the blocks
+  const std::uint64_t short_slot_;  // where that has the listing's last block
+  Group group_;                     // the one that was asked for last
 };
 
 }  // namespace spdld::source

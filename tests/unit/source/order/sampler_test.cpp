@@ -95,6 +95,20 @@ TEST(Sampler, YieldsThePinnedOrders) {
   EXPECT_EQ(Sampler(1281167, kGlobal, 42).substitute(0, 0, 2), 815724u);
 }
 
+TEST(Sampler, TellsTheSameOfManyPositionsAsOfEachAlone) {
+  for (const Shuffle& shuffle : {kNone, kGlobal, blocks(8, 3), blocks(1, 1), blocks(5, 100)}) {
+    for (const std::uint64_t size : kSizes) {
+      const Sampler sampler(size, shuffle, 9);
+      Sampler::Epoch epoch(sampler, 4);
+      for (std::uint64_t p = 0; p < size; ++p) {
+        const std::uint64_t position = p % 2 == 0 ? p : size - p;  // from group to group
+        ASSERT_EQ(epoch.item(position), sampler.item(4, position))
+            << size << " items, " << position;
+      }
+    }
+  }
+}
+
 TEST(Sampler, OrdersEpochsAndSeedsDifferently) {
   for (const Shuffle& shuffle : {kGlobal, blocks(10, 4)}) {
     const auto order = epoch_of(Sampler(1000, shuffle, 1), 0);
@@ -226,7 +240,7 @@ TEST(Sampler, DrawsSubstitutesUniformlyAndAnewForEachAttempt) {
 
 TEST(SamplerDeathTest, RefusesPositionsAndDatasetsThatAreNone) {
   EXPECT_DEATH(Sampler(0, kGlobal, 1), "items > 0");
-  EXPECT_DEATH((void)Sampler(5, kGlobal, 1).item(0, 5), "position < items_");
+  EXPECT_DEATH((void)Sampler(5, kGlobal, 1).item(0, 5), "position < sampler_.items_");
 }
 
 TEST(KeyedPermutation, IsUndoneByItsInverse) {
