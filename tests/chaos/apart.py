@@ -254,8 +254,9 @@ class Apart:
         return shard in self._sessions()
 
     def _replace(self, operation: Operation, shards: list[int]) -> str:
-        """All of them are dead before the first is back. One that has read nothing would come afresh."""
-        if any(shard not in self.ranks or shard not in self._states for shard in shards):
+        """All of them are dead before the first is back. One that has read nothing since its shard
+        came would come afresh."""
+        if any(shard not in self.ranks or not self._has_read(shard) for shard in shards):
             return f" (not ranks {shards})"
         if self._waiting and len(shards) == len(self.ranks):
             # One that is only on its way would find no job, and begin another run.
@@ -274,6 +275,9 @@ class Apart:
         self._fill()
         self.accepted.append(operation.kind)
         return f" (ranks {shards})"
+
+    def _has_read(self, shard: int) -> bool:
+        return shard in self._states and self._at(shard) > self._judge.entry(shard)
 
     def _is_in(self, shard: int) -> bool:
         """Whether a rank reads the shard as it is in the job last."""
