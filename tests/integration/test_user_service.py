@@ -24,6 +24,7 @@ echo "$*" >> "$FAKE/calls"
 case $1.$2 in
   show-user.*) cat "$FAKE/user" 2>/dev/null ;;
   *.show-environment) [ ! -e "$FAKE/down" ] || { cat "$FAKE/down" >&2; exit 1; } ;;
+  *.restart) [ ! -e "$FAKE/forbids" ] || { cat "$FAKE/forbids" >&2; exit 1; } ;;
   *.show) cat "$FAKE/$3" 2>/dev/null || echo ActiveState=inactive ;;
 esac
 """
@@ -144,6 +145,30 @@ def test_an_install_again_restarts_nothing(login: Login) -> None:
     assert login.calls() == [
         "daemon-reload",
         "enable --now spdld-control.socket spdld-data.socket",
+    ]
+
+
+def test_a_confined_service_is_started_at_once(login: Login) -> None:
+    login.install("--confined")
+    assert verify(login) == ""
+    assert login.calls()[-1] == "restart spdld.service"
+    state = login.directory / "home/.local/state/spdld"
+    assert state.is_dir(), "what its namespace binds must be there"
+    login.install("--confined")
+    assert login.calls()[-1] == "start spdld.service"
+    login.install()
+    assert login.calls()[-1] == "try-restart spdld.service"
+    assert "PrivateUsers=" not in (login.units / "spdld.service").read_text()
+
+
+def test_a_system_that_forbids_confinement_is_told_of(login: Login) -> None:
+    (login.directory / "forbids").write_text("Job for spdld.service failed\n")
+    said = login.refused("install", "--confined")
+    assert "'systemctl --user restart spdld.service' failed: Job for spdld.service failed" in said
+    assert "user namespaces, which some systems forbid" in said
+    assert login.calls()[-2:] == [
+        "stop spdld-control.socket spdld-data.socket spdld.service",
+        "reset-failed spdld.service",
     ]
 
 

@@ -232,9 +232,37 @@ def write_pipeline(node: Node, root: pathlib.Path, user: str) -> str:
     return f"/{file}"
 
 
+def exposed(node: Node, *analyze: str, user: str = "") -> float:
+    """As systemd-analyze security says, of 10."""
+    return float(re.findall(r"exposure level.*: ([\d.]+)", node.run(*analyze, user=user))[0])
+
+
+def read_confined(node: Node, environment: tuple[str, ...], file: str, own: str) -> None:
+    """By the same user's service in a user namespace, files of a group of the user's, too."""
+    node.run(*environment, "spdlctl", "service", "install", "--confined", user="owner")
+    analyze = ("systemd-analyze", "--user", "security", "--no-pager", "spdld.service")
+    level = exposed(node, *environment, *analyze, user="owner")
+    check(level <= MOST_EXPOSED, f"of a confined service it says {level}")
+    pid = node.run(
+        *environment, "systemctl", "--user", "show", "-P", "MainPID", "spdld", user="owner"
+    ).strip()
+    inside = ("nsenter", "-t", pid, "-U", "-m", "--preserve-credentials", "touch")
+    for path in ("/home/owner/written", "/var/tmp/written"):
+        told = node.say(*node.as_user("owner", *inside, path))
+        check("Read-only file system" in told, f"which cannot write {path}")
+    node.run(*node.as_user("owner", *inside, "/home/owner/.local/state/spdld/written"))
+    for mode, owner in (("g=rX,o=", "root:shared"), ("g=,o=", "owner:owner")):
+        node.run("chown", "--recursive", owner, "/home/owner/images")
+        node.run("chmod", "--recursive", mode, "/home/owner/images")
+        read = node.run(*environment, "python3", "-c", READ_OWN, file, user="owner")
+        check(read == f"{ITEMS} {own}\n", f"and reads what {owner} alone may read")
+
+
 def read_by_own_service(node: Node, root: pathlib.Path) -> None:
     """By a user who is not let into the system's daemon."""
     file = write_pipeline(node, root, "owner")
+    node.run("groupadd", "shared")
+    node.run("usermod", "--append", "--groups", "shared", "owner")
     node.run("loginctl", "enable-linger", "owner")
     uid = node.run("id", "-u", "owner").strip()
     own = f"/run/user/{uid}/spdld-{uid}"
@@ -256,8 +284,9 @@ def read_by_own_service(node: Node, root: pathlib.Path) -> None:
     check(node.run(*environment, *unit, user="owner") == "active\n", "which starts it")
     log = node.run("journalctl", "--no-pager", "_SYSTEMD_USER_UNIT=spdld.service")
     check(" serves in " in log and "arning" not in log, "its log has no warning")
-    exposed = ("systemd-analyze", "--user", "security", "--no-pager", "spdld.service")
-    print(node.run(*environment, *exposed, user="owner").splitlines()[-1])
+    analyze = ("systemd-analyze", "--user", "security", "--no-pager", "spdld.service")
+    print(f"systemd-analyze security says {exposed(node, *environment, *analyze, user='owner')}")
+    read_confined(node, environment, file, own)
     with_group = ("runuser", "-u", "owner", "-G", "spdld", "--", *environment)
     told = node.run(*with_group, "HOME=/home/owner", "spdlctl", "service", "status")
     check("The system's spdld answers at /run/spdld" in told, "who may use both is told of both")
@@ -270,6 +299,7 @@ def read_by_own_service(node: Node, root: pathlib.Path) -> None:
     node.run("loginctl", "disable-linger", "owner")
     node.run("systemctl", "stop", f"user@{uid}")
     node.run("userdel", "--remove", "owner")
+    node.run("groupdel", "shared")
 
 
 def read_amid_upgrade(node: Node, packages: list[str]) -> None:
@@ -335,8 +365,7 @@ def main() -> int:
         check(node.run("systemctl", "is-active", "spdld") == "active\n", "the service is active")
         log = node.run("journalctl", "--no-pager", "-u", "spdld")
         check("arning" not in log, "its log has no warning")
-        exposed = node.run("systemd-analyze", "security", "spdld.service", "--no-pager")
-        level = float(re.findall(r"exposure level.*: ([\d.]+)", exposed)[0])
+        level = exposed(node, "systemd-analyze", "security", "spdld.service", "--no-pager")
         check(level <= MOST_EXPOSED, f"systemd-analyze security says {level}")
         file = write_pipeline(node, root, "trainer")
         node.run("usermod", "--append", "--groups", "spdld", "trainer")

@@ -114,20 +114,56 @@ void check_configuration(const std::string& program, const std::string& config) 
                                              : printable(ran.text)));
 }
 
-void install(const std::string& config, bool force, const Output& output, const Context& context) {
+// What is bound into the namespace of a confined service must be there when it starts.
+void make_state_directory() {
+  const std::string directory =
+      std::filesystem::path(user_state_directory()).parent_path().string();
+  std::error_code failed;
+  std::filesystem::create_directories(directory, failed);
+  if (failed) {
+    throw Failure(kFailed,
+                  fmt::format("cannot make {}: {}", printable(directory), failed.message()));
+  }
+}
+
+// Whether the system lets a confined one be is known when it has been started.
+void start_confined(const UserManager& manager, const char* how) {
+  try {
+    manager.run({how, kServiceName});
+  } catch (const Failure& failure) {
+    // Its starts are counted, and the next install's would be refused for a minute.
+    manager.run({"stop", kSocketNames[0], kSocketNames[1], kServiceName});
+    manager.run({"reset-failed", kServiceName});
+    throw Failure(
+        kFailed,
+        fmt::format("{}; 'journalctl --user -u spdld' tells why. A confined service needs user "
+                    "namespaces, which some systems forbid, and a ReadWritePaths= for a cache.dir; "
+                    "'spdlctl service install' without --confined needs neither",
+                    failure.what()));
+  }
+}
+
+void install(const std::string& config, bool confined, bool force, const Output& output,
+             const Context& context) {
   const UserManager manager;
   const std::string program = program_to_run();
   const std::vector<UserUnit> units =
-      user_units(program, config.empty() ? "" : std::filesystem::absolute(config).string());
+      user_units(program, config.empty() ? "" : std::filesystem::absolute(config).string(),
+                 confined ? Confinement::kUserNamespace : Confinement::kPlain);
   (void)replaceable_units(force);
   check_configuration(program, config);
   check_nobody_serves(manager);
+  if (confined) make_state_directory();
   bool changed = false;
   for (const UserUnit& unit : units) changed = write_unit(user_unit_directory(), unit) || changed;
   manager.run({"daemon-reload"});
   manager.run({"enable", "--now", kSocketNames[0], kSocketNames[1]});
   // One that runs is of the units before; its ranks wait for the next one.
-  if (changed) manager.run({"try-restart", kServiceName});
+  if (confined) {
+    start_confined(manager, changed ? "restart" : "start");
+  } else if (changed) {
+    manager.run({"try-restart", kServiceName});
+  }
   const std::string sentence = fmt::format(
       "{} has {}, {} and {}{}: {} serves in {}, from the first connection on, and keeps its state "
       "in {}\n{}{}",
@@ -242,13 +278,17 @@ void add_service_commands(CLI::App& app, const Context& context) {
       ->check(CLI::ExistingFile);
   CLI::App* show = service->add_subcommand("status", "how it is, and which daemon clients find");
   CLI::App* end = service->add_subcommand("remove", "ends it, and removes its units");
+  const auto confined = std::make_shared<bool>(false);
+  add->add_flag(
+      "--confined", *confined,
+      "in a user namespace: it writes its own state alone, and has no network and no GPU");
   const auto force = std::make_shared<bool>(false);
   for (CLI::App* command : {add, end})
     command->add_flag(
         "--force", *force,
         "also write over or remove units that were edited, or that spdlctl has not written");
-  add->callback([&context, config, force, output = add_output(*add)] {
-    install(*config, *force, *output, context);
+  add->callback([&context, config, confined, force, output = add_output(*add)] {
+    install(*config, *confined, *force, *output, context);
   });
   show->callback([&context, output = add_output(*show)] { show_status(*output, context); });
   end->callback([&context, force, output = add_output(*end)] { remove(*force, *output, context); });

@@ -4,7 +4,10 @@
 namespace spdld::ctl {
 
 // The files of deploy/systemd/user.
-extern const char* const kServiceUnit;  // with @PROGRAM@ and @CONFIG@, which an install fills in
+// With @PROGRAM@, @CONFIG@ and @CONFINED@, which an install fills in, the last with kConfined or
+// nothing.
+extern const char* const kServiceUnit;
+extern const char* const kConfined;
 extern const char* const kControlSocketUnit;
 extern const char* const kDataSocketUnit;
 

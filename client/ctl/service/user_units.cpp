@@ -65,10 +65,13 @@ std::string read_file(const std::string& path) {
 
 }  // namespace
 
-std::vector<UserUnit> user_units(const std::string& program, const std::string& config) {
+std::vector<UserUnit> user_units(const std::string& program, const std::string& config,
+                                 Confinement confinement) {
   std::string service = replaced(kServiceUnit, "@PROGRAM@", quoted_path(program));
   service = replaced(std::move(service), "@CONFIG@",
                      config.empty() ? "" : fmt::format("--config \"{}\" ", quoted_path(config)));
+  service = replaced(std::move(service), "@CONFINED@",
+                     confinement == Confinement::kUserNamespace ? kConfined : "");
   std::vector<UserUnit> units = {{kServiceName, std::move(service)},
                                  {kSocketNames[0], kControlSocketUnit},
                                  {kSocketNames[1], kDataSocketUnit}};

@@ -16,9 +16,12 @@ struct UserUnit {
   std::string text;
 };
 
+enum class Confinement { kPlain, kUserNamespace };
+
 // The service and its two sockets. `program` is absolute, `config` too, or empty. Throws Failure
 // (kWrongUsage) for a path that no unit can name.
-std::vector<UserUnit> user_units(const std::string& program, const std::string& config);
+std::vector<UserUnit> user_units(const std::string& program, const std::string& config,
+                                 Confinement confinement = Confinement::kPlain);
 
 enum class UnitFile { kAbsent, kSealed, kEdited, kForeign };
 

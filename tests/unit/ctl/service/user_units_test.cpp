@@ -45,6 +45,15 @@ TEST_F(UserUnitsTest, ServiceNamesProgramAndConfiguration) {
   EXPECT_THAT(service_.text, AllOf(Not(HasSubstr("@PROGRAM@")), Not(HasSubstr("@CONFIG@"))));
 }
 
+TEST_F(UserUnitsTest, UserNamespaceIsOnlyInConfinedService) {
+  const UserUnit confined = user_units("/usr/bin/spdld", "", Confinement::kUserNamespace).front();
+  EXPECT_THAT(confined.text,
+              AllOf(HasSubstr("\nPrivateUsers=yes\n"), HasSubstr("\nNoNewPrivileges=yes\n")));
+  EXPECT_THAT(service_.text,
+              AllOf(Not(HasSubstr("\nPrivateUsers=")), HasSubstr("\nNoNewPrivileges=yes\n"),
+                    Not(HasSubstr("@CONFINED@"))));
+}
+
 TEST_F(UserUnitsTest, PathThatNoUnitCanNameIsRefused) {
   for (const std::string path : {"/a\"b/spdld", "/a\\b/spdld", "/a$b/spdld", "/a\nb/spdld"}) {
     EXPECT_THROW(user_units(path, ""), Failure) << path;
