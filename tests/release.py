@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 
+import roots
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROJECT = "CMakeLists.txt"
 VERSION = r"(\d+\.\d+\.\d+)"
@@ -81,9 +83,6 @@ def misnamed(version: str, packages: pathlib.Path, wheels: pathlib.Path) -> list
 
 def read_by(wheels: pathlib.Path) -> list[str]:
     """What is wrong with the wheels for this Python: in an environment of their own, they read."""
-    sys.path.insert(0, str(ROOT / "tests/long"))
-    import debian  # it draws images
-
     version = version_at(ROOT, PROJECT)
     with tempfile.TemporaryDirectory(prefix="spdld-") as made:
         home = pathlib.Path(made)
@@ -105,7 +104,7 @@ def read_by(wheels: pathlib.Path) -> list[str]:
             + ["--find-links", wheels, f"spdld=={version}", f"spdld-daemon=={version}"],
             check=True,
         )
-        subprocess.run([python, "-c", debian.MAKE_IMAGES, home / "images", str(IMAGES)], check=True)
+        subprocess.run([python, "-c", roots.MAKE_IMAGES, home / "images", str(IMAGES)], check=True)
         (home / "images.yaml").write_text(
             f"pipeline: images\nsource: {{files: {{root: {home}/images, pattern: '*.png'}}}}\n"
             "stages: [fetch, decode_image]\nbatch: {size: 4}\n"

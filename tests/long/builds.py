@@ -21,8 +21,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import daemon as daemon_module
-
-from debian import MAKE_IMAGES, REPOSITORY, check, run
+from roots import MAKE_IMAGES, REPOSITORY, check, run
 
 ITEMS, BATCH, RANKS = 448, 4, 2
 STEPS = 12  # of each rank before something happens

@@ -22,11 +22,15 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import roots
+from roots import check, run, run_quietly
+
 import debian
-from debian import check, run, run_quietly
 
 IMAGE, BASE = "localhost/spdld", "localhost/debian:12"
-CONTAINERFILE = debian.REPOSITORY / "deploy/container/Containerfile"
+CONTAINERFILE = roots.REPOSITORY / "deploy/container/Containerfile"
 USER = 10001
 READ = """
 import json, sys, spdld
@@ -40,16 +44,16 @@ with spdld.Loader(sys.argv[1], job="run") as loader:
 
 def buildah(*words: str | os.PathLike[str]) -> str:
     # Its images lie below build/, and it needs no file system that lays one over the other.
-    store = debian.ROOTS / "images"
+    store = roots.ROOTS / "images"
     place = ("--root", store / "root", "--runroot", store / "run", "--storage-driver", "vfs")
     return run("buildah", *place, *words).strip()
 
 
 def image_of(made: pathlib.Path) -> tuple[pathlib.Path, dict[str, Any]]:
     """Builds it; its root, and how containers of it are started."""
-    shutil.rmtree(debian.ROOTS / "images", ignore_errors=True)
+    shutil.rmtree(roots.ROOTS / "images", ignore_errors=True)
     base = buildah("from", "scratch")
-    run("cp", "--archive", f"{debian.base()}/.", buildah("mount", base))
+    run("cp", "--archive", f"{roots.base()}/.", buildah("mount", base))
     buildah("commit", "--rm", base, BASE)
     began = time.monotonic()
     buildah(
@@ -126,15 +130,15 @@ def main() -> int:
     made = debian.packages(sys.argv[1:])
     root, config = image_of(made)
     check(config["User"].split(":")[0] == str(USER), "the image's user is not root")
-    mounted = debian.ROOTS / "mounted"
+    mounted = roots.ROOTS / "mounted"
     shutil.rmtree(mounted, ignore_errors=True)
     state, data, shared = mounted / "state", mounted / "data", mounted / "run"
     for directory in (state, data, shared):
         directory.mkdir(parents=True)
     for directory in (state, shared):
         os.chown(directory, USER, USER)
-    run("python3", "-c", debian.MAKE_IMAGES, data / "images", str(debian.ITEMS))
-    run("python3", "-c", debian.MAKE_IMAGES, data / "secret", "8")
+    run("python3", "-c", roots.MAKE_IMAGES, data / "images", str(roots.ITEMS))
+    run("python3", "-c", roots.MAKE_IMAGES, data / "secret", "8")
     for path in [data / "secret", *(data / "secret").iterdir()]:
         os.chown(path, USER, USER)
         path.chmod(0o700)
@@ -145,16 +149,14 @@ def main() -> int:
                 pipeline: {name}
                 source: {{files: {{root: /data/{name}, pattern: "*.png"}}}}
                 stages: [fetch, decode_image]
-                batch: {{size: {debian.BATCH}}}
+                batch: {{size: {roots.BATCH}}}
                 """)
         )
 
-    trainers = debian.ROOTS / "trainer"
-    shutil.rmtree(trainers, ignore_errors=True)
-    run("cp", "--archive", "--reflink=auto", debian.base(), trainers)
-    debian.take_packages(made, trainers)
-    debian.in_chroot(trainers, "apt-get", "update", "--quiet")
-    debian.in_chroot(trainers, "sh", "-c", "apt-get install --yes /packages/*spdld*.deb")
+    trainers = roots.copy_of(roots.base(), "trainer")
+    roots.take_packages(made, trainers)
+    roots.in_chroot(trainers, "apt-get", "update", "--quiet")
+    roots.in_chroot(trainers, "sh", "-c", "apt-get install --yes /packages/*spdld*.deb")
 
     images = {"/data": ("bind-ro", data)}
     own = {"/run/spdld": ("bind", shared), "/var/lib/spdld": ("bind", state)}
@@ -182,13 +184,13 @@ def main() -> int:
         _, told = enter(daemon, USER, ["spdlctl", "get", "sessions", "-o", "json"])
         seen = [(one["job"], one["uid"], one["pid"]) for one in json.loads(told)]
         check(seen == [("run", 0, 0)], "a trainer of another container is counted, by its own pid")
-        out, _ = reader.communicate("\n" * debian.ITEMS)
+        out, _ = reader.communicate("\n" * roots.ITEMS)
         if reader.returncode != 0:
             raise SystemExit(f"FAILED: {out}")
         for line in out.splitlines():
             if line.startswith("["):  # the client's notices are among them
                 rows += json.loads(line)
-        check(sorted(rows) == list(range(debian.ITEMS)), f"and reads each row once: {len(rows)}")
+        check(sorted(rows) == list(range(roots.ITEMS)), f"and reads each row once: {len(rows)}")
         for name in ("secret", "root-alone"):
             code, told = trainer.run("python3", "-c", READ, f"/data/{name}.yaml")
             # nspawn has lines of its own

@@ -11,7 +11,6 @@ the next run. It prints figures, and fails with the line that did not hold.
 from __future__ import annotations
 
 import collections
-import contextlib
 import itertools
 import json
 import os
@@ -20,28 +19,31 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
 import time
-from collections.abc import Iterator
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-ROOTS = REPOSITORY / "build/roots"
-ITEMS, BATCH, RANKS, EPOCHS = 448, 4, 2, 6
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from roots import (
+    BATCH,
+    ITEMS,
+    REPOSITORY,
+    Node,
+    base,
+    booted,
+    check,
+    copy_of,
+    in_chroot,
+    run,
+    take_packages,
+    write_pipeline,
+)
+
+RANKS, EPOCHS = 2, 6
 CONSUMED = 30  # epochs of a third one
 MOST_EXPOSED = 2.0  # by systemd-analyze security: of 10
 LONGEST_GAP_S = 5.0
 # What stays when all is purged: the daemon's user, whose files may lie anywhere.
 STAYS = {f"/etc/{name}" for name in ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")}
-MAKE_IMAGES = """
-import pathlib, struct, sys, zlib
-root = pathlib.Path(sys.argv[1])
-root.mkdir()
-for n in range(int(sys.argv[2])):
-    rows = b"".join(b"\\0" + bytes((7 * x + 3 * y + n) % 256 for x in range(96)) for y in range(24))
-    chunks = [(b"IHDR", struct.pack(">IIBBBBB", 32, 24, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
-    data = b"".join(struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in chunks)
-    (root / f"{n:04}.png").write_bytes(b"\\x89PNG\\r\\n\\x1a\\n" + data)
-"""
 # Prints a line for each batch: the time, its epoch and its items.
 READ = """
 import json, sys, time, spdld
@@ -60,48 +62,12 @@ with spdld.Loader(sys.argv[1], launch=True) as loader:
 """
 
 
-def check(holds: bool, what: str) -> None:
-    if not holds:
-        raise SystemExit(f"FAILED: {what}")
-    print(f"ok: {what}", flush=True)
-
-
-def run(*command: str | os.PathLike[str], **options: object) -> str:
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"FAILED: {' '.join(map(str, command))}\n{done.stdout}")
-    return done.stdout
-
-
 def packages(arguments: list[str]) -> pathlib.Path:
     """The folder that has them, which is given or made."""
     if arguments:
         return pathlib.Path(arguments[0]).resolve()
     subprocess.run([REPOSITORY / "dev", "package", "deb"], check=True)
     return REPOSITORY / "build/package"
-
-
-def bootstrap(suite: str, name: str, wanted: str) -> pathlib.Path:
-    """A root of Debian with these packages, made once, as build/roots/`name`."""
-    root = ROOTS / name
-    if (root / "ready").exists():
-        return root
-    shutil.rmtree(root, ignore_errors=True)
-    ROOTS.mkdir(parents=True, exist_ok=True)
-    mirror = run("apt-get", "indextargets", "--format", "$(REPO_URI)").splitlines()[0]
-    run("debootstrap", "--variant=minbase", f"--include={wanted}", suite, root, mirror)
-    (root / "ready").touch()
-    return root
-
-
-def base() -> pathlib.Path:
-    """A root with systemd and Python, and where packages come from as on this machine."""
-    root = bootstrap("bookworm", "bookworm", "systemd,systemd-sysv,dbus,python3,ca-certificates")
-    for part in ("sources.list.d", "apt.conf.d"):
-        shutil.copytree(f"/etc/apt/{part}", root / "etc/apt" / part, dirs_exist_ok=True)
-    return root
 
 
 def newer(package: pathlib.Path, to: pathlib.Path) -> None:
@@ -116,92 +82,6 @@ def newer(package: pathlib.Path, to: pathlib.Path) -> None:
     shutil.rmtree(tree)
 
 
-def take_packages(made: pathlib.Path, root: pathlib.Path) -> list[pathlib.Path]:
-    """Copies them to /packages of the root; where they lie there."""
-    (root / "packages").mkdir()
-    wanted = [package for package in made.glob("*.deb") if "-dbgsym" not in package.name]
-    return [pathlib.Path(shutil.copy(package, root / "packages")) for package in wanted]
-
-
-def in_chroot(root: pathlib.Path, *command: str) -> str:
-    nspawn = ("systemd-nspawn", "--register=no", "--keep-unit", "--quiet", "--pipe", "-D", root)
-    return run(*nspawn, *command, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
-
-
-class Node:
-    """The root, booted. Its processes end with it."""
-
-    def __init__(self, root: pathlib.Path) -> None:
-        # nspawn refuses mlock to a container without this capability; a machine does not.
-        options = ("--register=no", "--keep-unit", "--quiet", "--capability=CAP_IPC_LOCK")
-        self._readers: list[subprocess.Popen[str]] = []
-        self._nspawn = subprocess.Popen(
-            ["systemd-nspawn", *options, "--console=passive", "-D", root, "--boot"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-        )
-        while not (init := run_quietly("pgrep", "-P", str(self._nspawn.pid)).split()):
-            if self._nspawn.poll() is not None:
-                raise SystemExit("FAILED: systemd-nspawn does not run here")
-            time.sleep(0.1)
-        self._enter = ("nsenter", "-t", init[0], "-a", "env", "-i", "PATH=/usr/sbin:/usr/bin")
-        deadline = time.monotonic() + 60
-        while "running" not in self.say("systemctl", "is-system-running"):
-            if time.monotonic() > deadline:
-                raise SystemExit("FAILED: " + self.say("systemctl", "--failed", "--no-pager"))
-            time.sleep(0.2)
-
-    def close(self) -> None:
-        for process in self._readers:
-            process.kill()
-        self._nspawn.terminate()  # it powers off
-        try:
-            self._nspawn.wait(60)
-        except subprocess.TimeoutExpired:
-            self._nspawn.kill()
-
-    def command(self, *command: str, user: str = "") -> list[str]:
-        return [*self._enter, *(self.as_user(user, *command) if user else command)]
-
-    @staticmethod
-    def as_user(user: str, *command: str) -> tuple[str, ...]:
-        return ("runuser", "-u", user, "--", "env", f"HOME=/home/{user}", *command)
-
-    def run(self, *command: str, user: str = "") -> str:
-        return run(*self.command(*command, user=user))
-
-    def begin(self, *command: str) -> subprocess.Popen[str]:
-        """Beside the test, by the user `trainer`."""
-        self._readers.append(
-            subprocess.Popen(
-                self.command(*command, user="trainer"),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        )
-        return self._readers[-1]
-
-    def say(self, *command: str) -> str:
-        return run_quietly(*self.command(*command))
-
-
-def run_quietly(*command: str) -> str:
-    return subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ).stdout
-
-
-@contextlib.contextmanager
-def booted(root: pathlib.Path) -> Iterator[Node]:
-    node = Node(root)
-    try:
-        yield node
-    finally:
-        node.close()
-
-
 def files_of(root: pathlib.Path) -> dict[str, tuple[int, int]]:
     """All below these, with size and time."""
     found = {}
@@ -212,24 +92,6 @@ def files_of(root: pathlib.Path) -> dict[str, tuple[int, int]]:
                 state = path.lstat()
                 found["/" + str(path.relative_to(root))] = (state.st_size, state.st_mtime_ns)
     return found
-
-
-def write_pipeline(node: Node, root: pathlib.Path, user: str) -> str:
-    """A new user with images, and a pipeline's file for them."""
-    node.run("useradd", "--create-home", user)
-    node.run("chmod", "755", f"/home/{user}")
-    images = f"/home/{user}/images"
-    node.run("python3", "-c", MAKE_IMAGES, images, str(ITEMS), user=user)
-    file = f"home/{user}/images.yaml"
-    text = f"""\
-        pipeline: images
-        source: {{files: {{root: {images}, pattern: "*.png"}}}}
-        shuffle: global
-        stages: [fetch, decode_image]
-        batch: {{size: {BATCH}}}
-        """
-    (root / file).write_text(textwrap.dedent(text))
-    return f"/{file}"
 
 
 def exposed(node: Node, *analyze: str, user: str = "") -> float:
@@ -342,9 +204,7 @@ def read_amid_upgrade(node: Node, packages: list[str]) -> None:
 
 def main() -> int:
     made = packages(sys.argv[1:])
-    root = ROOTS / "node"
-    shutil.rmtree(root, ignore_errors=True)
-    run("cp", "--archive", "--reflink=auto", base(), root)
+    root = copy_of(base(), "node")
     for package in take_packages(made, root):
         newer(package, root / "packages")
     in_chroot(root, "apt-get", "update", "--quiet")

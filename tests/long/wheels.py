@@ -23,9 +23,7 @@ from types import ModuleType
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import daemon as daemon_module
-
-import debian
-from debian import MAKE_IMAGES, REPOSITORY, ROOTS, check, run
+from roots import MAKE_IMAGES, REPOSITORY, ROOTS, bootstrap, check, copy_of, run
 
 TAG = "manylinux_2_34_x86_64"
 MOST_BYTES = 25 << 20
@@ -80,9 +78,7 @@ class Root:
     """A copy of a bare root, with a user `trainer`. Nothing outside it can be reached from it."""
 
     def __init__(self, base: pathlib.Path) -> None:
-        self.path = ROOTS / f"{base.name}-copy"
-        shutil.rmtree(self.path, ignore_errors=True)
-        run("cp", "--archive", "--reflink=auto", base, self.path)
+        self.path = copy_of(base, f"{base.name}-copy")
         self.run("useradd", "--create-home", "trainer")
         self.run("useradd", "--create-home", "other")
         self.run("chmod", "755", "/home/trainer")
@@ -237,7 +233,7 @@ def refuse_other_systems(root: Root, daemon: pathlib.Path) -> None:
 
 
 def refuse_debian_11(wheels: list[pathlib.Path]) -> None:
-    root = Root(debian.bootstrap("bullseye", "bullseye-python", "python3-venv"))
+    root = Root(bootstrap("bullseye", "bullseye-python", "python3-venv"))
     root.run("python3", "-m", "venv", "/home/trainer/venv", user="trainer")
     for wheel in wheels:
         shutil.copy(wheel, root.path)
@@ -281,7 +277,7 @@ def client_of_newer_python(to: pathlib.Path) -> pathlib.Path:
     if found := list(to.glob(pattern)):
         return found[0]
     wanted = "python3-venv,python3-dev,cmake,ninja-build,libc6-dev"
-    root = debian.bootstrap("trixie", "trixie-dev", wanted)
+    root = bootstrap("trixie", "trixie-dev", wanted)
     settings = {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
     nspawn = ("systemd-nspawn", "--register=no", "--keep-unit", "--quiet", "--pipe", "-D", root)
     options = [f"--setenv={key}={value}" for key, value in settings.items()]
@@ -315,7 +311,7 @@ def main() -> int:
     newer = client_of_newer_python(made)
     for suite, python, wheel in (("bookworm", "311", client), ("trixie", "313", newer)):
         print(f"{suite}: {wheel.name}, {wheel.stat().st_size >> 10} KiB")
-        root = Root(debian.bootstrap(suite, f"{suite}-python", "python3-venv"))
+        root = Root(bootstrap(suite, f"{suite}-python", "python3-venv"))
         install(root, [wheel, daemon, numpy_for(python, ROOTS)], "spdld[daemon]")
         read_first_batch(root)
         use_programs(root)
