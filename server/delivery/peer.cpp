@@ -55,6 +55,13 @@ Result<RuntimeLock> RuntimeLock::take(const std::string& runtime_dir) {
     return error(Code::kAlreadyExists,
                  fmt::format("another daemon ({}) runs in {}; stop it, or set another runtime_dir",
                              lock.error().message(), runtime_dir));
+  if (::fstatat(directory.get(), "lock", &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+      info.st_uid != ::geteuid()) {
+    return error(lock.error().code(),
+                 fmt::format("{}: a daemon that uid {} has started serves there, or has left this "
+                             "file; end that one and remove the file, or set another runtime_dir",
+                             lock.error().message(), info.st_uid));
+  }
   return error(lock.error().code(),
                lock.error().message() + " (is runtime_dir writable for this user?)");
 }

@@ -56,6 +56,22 @@ TEST(RuntimeLock, MakesTheDirectoryForItsUserAlone) {
   EXPECT_EQ(found.st_mode & 0777U, 0700U);
 }
 
+TEST(RuntimeLock, TellsOfAnotherUsersLock) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root has files of two users";
+  test::ScratchDir dir;
+  const std::string runtime = dir.path() + "/run";
+  ASSERT_TRUE(RuntimeLock::take(runtime)) << "which leaves its file";
+  ASSERT_EQ(::chmod(dir.path().c_str(), 0755), 0);
+  ASSERT_EQ(::chown(runtime.c_str(), 65534, 0), 0);
+  ASSERT_EQ(::seteuid(65534), 0);
+  const auto taken = RuntimeLock::take(runtime);
+  ASSERT_EQ(::seteuid(0), 0);
+  ASSERT_FALSE(taken);
+  EXPECT_THAT(taken.error().message(),
+              AllOf(HasSubstr(runtime + "/lock: Permission denied"),
+                    HasSubstr("a daemon that uid 0 has started serves there, or has left this")));
+}
+
 TEST(RuntimeLock, RefusesADirectoryThatOthersCanWriteTo) {
   const test::ScratchDir dir;
   ASSERT_EQ(::chmod(dir.path().c_str(), 0777), 0);
