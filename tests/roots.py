@@ -98,9 +98,9 @@ def over_this_machine() -> Iterator[pathlib.Path]:
             try:
                 yield root
             finally:
-                run("umount", root)
+                run("umount", "--lazy", root)
         finally:
-            run("umount", made)
+            run("umount", "--lazy", made)
 
 
 def _mount(words: list[str]) -> None:
