@@ -437,8 +437,10 @@ void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& 
     ++outcome.rows;
   }
   // Rows that go back unbegun are brought anew.
-  for (std::size_t row = outcome.rows; claim.rows.count > 0 && row < claim.tasks.size(); ++row)
+  for (std::size_t row = outcome.rows; claim.rows.count > 0 && row < claim.tasks.size(); ++row) {
+    claim.tasks[row]->bytes.restart();
     claim.tasks[row]->bytes.shrink(kept);
+  }
   const auto cpu_before = std::exchange(cpu_time, thread_cpu_time());
   outcome.cpu_s = std::chrono::duration<double>(cpu_time - cpu_before).count();
   outcome.now = run.clock().now();

@@ -22,6 +22,7 @@ struct RowBytes {
     kChosen,   // nothing was asked for
     kSource,   // the source was asked, and `status` is its answer
     kCache,    // the cache's storage was asked, and `status` is its answer
+    kAtHand,   // all is there, and is counted once the row is made of it
     kBrought,  // all is there, or `status` says why not
   };
 

@@ -50,6 +50,11 @@ source::FetchState RowFetch::bring(std::uint64_t item, RowBytes& bytes, source::
         bytes.stage = Stage::kNone;
         look_up = false;
         break;
+      case Stage::kAtHand:
+        stats_.begin();
+        stats_.end(bytes.took, std::chrono::nanoseconds(0), false);
+        bytes.stage = Stage::kBrought;
+        break;
       case Stage::kBrought: break;
     }
     if (bytes.stage == Stage::kBrought) settle(item, bytes);
@@ -101,11 +106,9 @@ void RowFetch::bring_at_hand(std::span<Row* const> rows) {
   for (const source::WantedItem& item : wanted) {
     if (!item.brought) continue;
     RowBytes& bytes = rows[item.number]->bytes;
-    bytes.stage = RowBytes::Stage::kBrought;
+    bytes.stage = RowBytes::Stage::kAtHand;
     bytes.since = now;
     bytes.took = (now - begun) / static_cast<std::int64_t>(rows.size());
-    stats_.begin();
-    stats_.end(bytes.took, std::chrono::nanoseconds(0), false);
   }
 }
 

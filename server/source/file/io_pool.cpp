@@ -277,6 +277,7 @@ void IoPool::work(ThreadIterator thread) {
 }
 
 std::shared_ptr<IoTask> IoPool::next(ThreadIterator thread) {
+  std::list<Thread> ended;  // before this one; joined under no lock
   MutexLock lock(mutex_);
   if (std::exchange(thread->is_new, false)) --idle_threads_;
   bool goes_on = true;
@@ -295,7 +296,10 @@ std::shared_ptr<IoTask> IoPool::next(ThreadIterator thread) {
     if (static_cast<int>(threads_.size()) > options_.threads + stuck_ + 1) break;
     goes_on = sleep();
   }
-  if (!stopped_) ended_.splice(ended_.end(), threads_, thread);
+  if (!stopped_) {
+    ended.swap(ended_);
+    ended_.splice(ended_.end(), threads_, thread);
+  }
   return nullptr;
 }
 

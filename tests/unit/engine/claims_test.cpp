@@ -155,10 +155,9 @@ class ClaimsTest : public ::testing::TestWithParam<unsigned> {
 
   std::shared_ptr<Reader> start(std::uint64_t steps) {
     auto reader = std::make_shared<Reader>(*plan_, steps);
-    stream_ = executor_.open_stream(
-        std::make_shared<engine::Run>(plan_, source_, source::Sampler(kItems, Shuffle{}, 1), 1,
-                                      RunPool{GetParam()}, RunLimits{}, clock_),
-        reader);
+    run_ = std::make_shared<engine::Run>(plan_, source_, source::Sampler(kItems, Shuffle{}, 1), 1,
+                                         RunPool{GetParam()}, RunLimits{}, clock_);
+    stream_ = executor_.open_stream(run_, reader);
     return reader;
   }
   static void expect_rows(const Reader& reader, std::uint64_t step) {
@@ -169,6 +168,7 @@ class ClaimsTest : public ::testing::TestWithParam<unsigned> {
   SystemClock clock_;
   std::shared_ptr<const Plan> plan_;
   std::shared_ptr<LightSource> source_ = std::make_shared<LightSource>();
+  std::shared_ptr<engine::Run> run_;
   StreamId stream_ = 0;
   Executor executor_{ExecutorOptions{.threads = GetParam()}};
 };
@@ -178,6 +178,22 @@ TEST_P(ClaimsTest, OfLightRowsAreMany) {
   reader->wait_for_end(kItems / kBatchRows);
   for (std::uint64_t step = 0; step < kItems / kBatchRows; ++step) expect_rows(*reader, step);
   EXPECT_GT(source_->most_at_once, 1U);
+}
+
+TEST_P(ClaimsTest, CountEachRowOnceThoughSomeGoBackUnbegun) {
+  // Rows after it are worth no claim of as many as those before were.
+  source_->on_value = [&](std::uint64_t item) {
+    if (item % 600 != 450) return;
+    const auto until = thread_cpu_time() + std::chrono::milliseconds(2);
+    while (thread_cpu_time() < until) {
+    }
+  };
+  const auto reader = start(kItems / kBatchRows);
+  reader->wait_for_end(kItems / kBatchRows);
+  for (std::uint64_t step = 0; step < kItems / kBatchRows; ++step) expect_rows(*reader, step);
+  EXPECT_EQ(run_->fetch_stats().tasks(), kItems);
+  EXPECT_EQ(run_->process_stats().tasks(), kItems);
+  EXPECT_EQ(run_->fetch_stats().snapshot().in_flight, 0U);
 }
 
 TEST_P(ClaimsTest, AreLeftByRowsThatWaitForTheirBytes) {
