@@ -55,7 +55,8 @@ class Apart:
         # Attaching, by shard: until a rank that was there has come to where the shard enters.
         self._waiting: dict[int, Stepper] = {}
         self._entered: dict[int, int] = {}  # by shard: the turn at which its rank came
-        self._worlds: dict[int, int] = {}  # of ranks that wait: how many shards they were told of
+        self._resizes = 0
+        self._started: dict[int, int] = {}  # resizes before, of ranks that wait
         self._restarts = 0  # of the daemon
         self._asked: dict[int, int] = {}  # restarts when the shard was brought in, by shard
         self._states: dict[int, dict[str, Any]] = {}
@@ -137,7 +138,7 @@ class Apart:
         """A rank for each shard that there is."""
         for shard in range(self._shards):
             if shard not in self.ranks and shard not in self._waiting:
-                self._worlds[shard] = self._shards
+                self._started[shard] = self._resizes
                 self._waiting[shard] = self._start(shard, self._shards)
                 self._waiting[shard].ask("place")
         self._let_in()
@@ -159,7 +160,7 @@ class Apart:
                 rank.close()
                 self._bring_in_again(shard, entry)
                 return
-            if OTHER_WORLD in answer.get("message", "") and self._worlds[shard] != self._shards:
+            if OTHER_WORLD in answer.get("message", "") and self._resizes > self._started[shard]:
                 rank.close()  # the job was resized before it came: _fill() starts another one
                 continue
             self._check_done(shard, answer)
@@ -339,6 +340,7 @@ class Apart:
             raise FindingError(f"a resize to {answer['num_shards']}: {problem}")
         for shard in range(self._shards, answer["num_shards"]):
             self._asked[shard] = self._restarts
+        self._resizes += 1
         self._shards = answer["num_shards"]
 
     def _note(self, operation: Operation, answer: dict[str, Any]) -> str:
