@@ -24,6 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "images"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import report
 import run
+import system_calls
 from daemon import REPOSITORY, build_dir
 
 
@@ -56,6 +57,7 @@ class Comparison:
     tasks: Mapping[str, Task]
     # Sides that are no loaders, but what a loader costs at least: they have no batches to look at.
     floors: frozenset[str] = frozenset()
+    light: bool = False  # rows take microseconds, and system calls are told
 
     @property
     def speed(self) -> str:
@@ -213,9 +215,12 @@ def table(comparison: Comparison, result: dict[str, Any], said: str) -> str:
         f" {said}, {options['workers']} workers; {packages}.",
         "",
         ("| task " if several else "")
-        + f"| loader | {comparison.unit}s/s | CPU ms per {comparison.unit} | PSS MB"
+        + f"| loader | {comparison.unit}s/s | CPU {'us' if comparison.light else 'ms'} per"
+        f" {comparison.unit}{' | system calls' if comparison.light else ''} | PSS MB"
         f" | first batch ms | spdld / it: {comparison.unit}s/s | asked for | CPU | PSS |",
-        ("|---" if several else "") + "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        ("|---" if several else "")
+        + "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+        + ("---:|" if comparison.light else ""),
     ]
     for key, figures in result["summary"].items():
         task, side = key.split("/")
@@ -231,11 +236,19 @@ def table(comparison: Comparison, result: dict[str, Any], said: str) -> str:
         lines.append(
             (f"| {comparison.tasks[task].title} " if several else "")
             + f"| {comparison.names[side]} | {report.spread(figures[comparison.speed])}"
-            f" | {report.spread(figures[comparison.cpu], 2)}"
+            f" | {cpu_cells(comparison, figures)}"
             f" | {report.spread(figures['pss_mb'])} | {report.spread(figures['first_batch_ms'])}"
             f" | {' | '.join(ratios)} |"
         )
     return "\n".join([*lines, ""])
+
+
+def cpu_cells(comparison: Comparison, figures: dict[str, list[float]]) -> str:
+    if not comparison.light:
+        return report.spread(figures[comparison.cpu], 2)
+    calls = figures.get(system_calls.key(comparison.unit))
+    spent = report.spread([1000 * ms for ms in figures[comparison.cpu]], 2)
+    return f"{spent} | {f'{calls[0]:.3f}' if calls else ''}"
 
 
 def missed(comparison: Comparison, result: dict[str, Any]) -> list[str]:

@@ -22,6 +22,9 @@ LOOKED_AT = 4  # batches
 # What its trainer would have loaded anyway, and the loader; from there the clock runs.
 Peer = tuple[Callable[[], None], Callable[[Any], Batches]]
 
+# What a benchmark measures beyond speed and memory, of further batches whose rows are units of this name.
+Count = Callable[[Batches, str], dict[str, float]]
+
 
 def import_torch() -> None:
     import torch
@@ -100,29 +103,42 @@ def look(batches: Batches) -> dict[str, Any]:
     }
 
 
-def _run(unit: str, batches: Batches, started: float, words: tuple[str, ...]) -> None:
+def _run(
+    unit: str, batches: Batches, started: float, words: tuple[str, ...], count: Count | None
+) -> None:
     """Does what Comparison.script is told to, and prints the result as a line of JSON."""
     if words == ("look",):
         result = look(batches)
     else:
         seconds, warmup = map(float, words)
         result = side.run(batches, started, seconds, warmup, unit)
+        if count is not None:
+            result |= count(batches, unit)
     print(json.dumps(result))
     batches.close()
 
 
 def run_peer(
-    unit: str, import_it: Callable[[], None], open_it: Callable[[], Batches], words: tuple[str, ...]
+    unit: str,
+    import_it: Callable[[], None],
+    open_it: Callable[[], Batches],
+    words: tuple[str, ...],
+    count: Count | None = None,
 ) -> None:
     import_it()
     started = time.monotonic()
-    _run(unit, open_it(), started, words)
+    _run(unit, open_it(), started, words, count)
 
 
 def run_spdld(
-    unit: str, spec: dict[str, Any], workers: int, output: tuple[str, ...], words: tuple[str, ...]
+    unit: str,
+    spec: dict[str, Any],
+    workers: int,
+    output: tuple[str, ...],
+    words: tuple[str, ...],
+    count: Count | None = None,
 ) -> None:
     import_spdld()
     with daemon_with(spec, workers) as address:
         started = time.monotonic()
-        _run(unit, open_spdld(spec["pipeline"], address, output), started, words)
+        _run(unit, open_spdld(spec["pipeline"], address, output), started, words, count)
