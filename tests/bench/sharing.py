@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """./dev bench sharing: what several consumers of one daemon cost it.
 
-Three questions, each answered by the daemon's own CPU time (/proc) while `spdlctl consume` reads:
-two jobs that need the same batches beside one; four replicas of a shard beside one consumer; and
-how the pool is divided between two jobs of weight 3 and 1 that both want more than there is. The
-sides are interleaved; medians and spreads are of as many rounds as asked for.
+Three questions, the first two answered by the daemon's own CPU time (/proc) while `spdlctl consume`
+reads: two jobs that need the same batches beside one; four replicas of a shard beside one consumer;
+and how the pool is divided between two jobs that both want more than there is, of images and of
+rows of 512 bytes. The sides are interleaved; medians and spreads are of as many rounds as asked for.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ import sys
 import time
 from collections.abc import Callable
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "rows"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import machine
+import rows_sides
 from daemon import Daemon, build_dir
 from pipelines import write_training
 
 
-def start_consumer(daemon: Daemon, *arguments: str) -> subprocess.Popen[str]:
+def start_consumer(
+    daemon: Daemon, *arguments: str, pipeline: str = "bench"
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [build_dir() / "bin/spdlctl", "--address", daemon.address, "consume", "bench", *arguments],
+        [build_dir() / "bin/spdlctl", "--address", daemon.address, "consume", pipeline, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -78,17 +82,19 @@ class Bench:
             ratios.append(spent["several"] / spent["one"])
         show(what, ratios, f"at most {target}")
 
-    def weights(self, seconds: float) -> None:
-        """Rows of two jobs of weight 3 and 1 that share no batch, while both starve."""
+    def weights(self, pipeline: str, weight: int, seconds: float) -> None:
+        """Rows of two jobs of this weight and 1 that share no batch, while both starve."""
         ratios = []
         for _ in range(self._rounds):
             names = [self.job(), self.job()]
-            for name, weight, seed in zip(names, ("3", "1"), ("11", "12"), strict=True):
-                self._daemon.ctl(
-                    "job", "create", name, "--pipeline", "bench", "--seed", seed, "--weight", weight
-                )
+            for name, of_it, seed in zip(names, (weight, 1), ("11", "12"), strict=True):
+                options = ("--pipeline", pipeline, "--seed", seed, "--weight", str(of_it))
+                self._daemon.ctl("job", "create", name, *options)
             consumers = [
-                start_consumer(self._daemon, "--job", name, "--epochs", "1000", "--no-read")
+                start_consumer(
+                    *(self._daemon, "--job", name, "--epochs", "100000", "--no-read"),
+                    pipeline=pipeline,
+                )
                 for name in names
             ]
             time.sleep(1)  # both are at work
@@ -101,7 +107,9 @@ class Bench:
             for name in names:
                 self._daemon.ctl("delete", "job", name)
             ratios.append((after[0] - before[0]) / (after[1] - before[1]))
-        show("rows of weight 3 to weight 1", ratios, "3.0, within 10 %")
+        what = "light rows" if pipeline == rows_sides.PIPELINE else "images"
+        within = "5 %" if pipeline == rows_sides.PIPELINE else "10 %"
+        show(f"{what} of weight {weight} to weight 1", ratios, f"{weight}.0, within {within}")
 
     def _rows(self, names: list[str]) -> list[int]:
         made = {
@@ -135,7 +143,10 @@ def main() -> None:
         cost_of(daemon, bench.one())  # the page cache is warm
         bench.compare("CPU of two jobs to one", bench.two_jobs, 1.15)
         bench.compare("CPU of four replicas to one", lambda: bench.replicas(4), 1.05)
-        bench.weights(arguments.seconds)
+        daemon.ctl("apply", "-f", rows_sides.write_light(daemon))
+        bench.weights("bench", 3, arguments.seconds)
+        for weight in (1, 3):
+            bench.weights(rows_sides.PIPELINE, weight, arguments.seconds)
 
 
 if __name__ == "__main__":

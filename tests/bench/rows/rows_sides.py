@@ -28,6 +28,7 @@ import rows_data
 import system_calls
 
 SHUFFLED = 8192  # rows in the buffers of those that shuffle by one
+PIPELINE = "bench-rows"
 BLOCK_READ = 1 << 18  # bytes, as the daemon reads blocks of small rows
 WAV_HEADER, WAV_ROW = 78, 320  # as ffmpeg writes it; 10 ms of 16 bits at 16 kHz
 
@@ -205,13 +206,22 @@ def pipeline_spec(options: Options, name: str) -> dict[str, Any]:
     if options.kind == "table":
         batch["collate"] = {"x": "stack", "none": {"max_bytes": 1}}
     return {
-        "pipeline": "bench-rows",
+        "pipeline": PIPELINE,
         "seed": options.seed,
         "source": source_of(options),
         "shuffle": shuffle_of(options, name),
         "stages": stages_of(options),
         "batch": batch,
     }
+
+
+def write_light(daemon: Any) -> pathlib.Path:
+    """Of other benchmarks: the pipeline PIPELINE, of rows of 512 bytes in tar shards."""
+    directory = str(rows_data.make("tar", 512))
+    options = Options("tar", 512, directory, batch=512, workers=1, seed=1)
+    file = daemon.directory / f"{PIPELINE}.yaml"
+    file.write_text(json.dumps(pipeline_spec(options, "spdld")))
+    return file
 
 
 # By name: what its trainer would have loaded anyway, and the loader; from there the clock runs.
