@@ -5,9 +5,9 @@
 // time,
 //   such as how many rows it claims at once, it does as it would alone.
 // - openat2(), which valgrind may not know, is openat(): files are opened as they would be.
-// - With LOCKED_ONLY, callgrind counts only while the executor's lock is held. That is the mutex
-// that
-//   the first of its workers to sleep waits with.
+// - With LOCKED=executor, callgrind counts only while the executor's lock is held. That is the
+// mutex that
+//   the first of its workers to sleep waits with. With LOCKED=any, while any mutex is held.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -22,11 +22,13 @@
 #include <valgrind/callgrind.h>
 
 static long scale = 1;
-static int locked_only;
+static enum { kNone, kExecutors, kAny } counted;
 static pthread_mutex_t* executors;
+static __thread int held;  // of those that count
 
 static long (*real_syscall)(long, ...);
 static int (*real_lock)(pthread_mutex_t*);
+static int (*real_trylock)(pthread_mutex_t*);
 static int (*real_unlock)(pthread_mutex_t*);
 static int (*real_wait)(pthread_cond_t*, pthread_mutex_t*);
 static int (*real_clockwait)(pthread_cond_t*, pthread_mutex_t*, clockid_t, const struct timespec*);
@@ -34,17 +36,27 @@ static int (*real_clockwait)(pthread_cond_t*, pthread_mutex_t*, clockid_t, const
 static void load(void) {
   if (real_lock != NULL) return;
   real_syscall = dlsym(RTLD_NEXT, "syscall");
+  real_trylock = dlsym(RTLD_NEXT, "pthread_mutex_trylock");
   real_unlock = dlsym(RTLD_NEXT, "pthread_mutex_unlock");
   real_wait = dlsym(RTLD_NEXT, "pthread_cond_wait");
   real_clockwait = dlsym(RTLD_NEXT, "pthread_cond_clockwait");
   const char* const factor = getenv("SLOW_CLOCK");
   if (factor != NULL) scale = atol(factor);
-  locked_only = getenv("LOCKED_ONLY") != NULL;
+  const char* const locked = getenv("LOCKED");
+  if (locked != NULL) counted = strcmp(locked, "any") == 0 ? kAny : kExecutors;
   real_lock = dlsym(RTLD_NEXT, "pthread_mutex_lock");
 }
 
-static void toggle(const pthread_mutex_t* mutex) {
-  if (locked_only && mutex == executors) CALLGRIND_TOGGLE_COLLECT;
+static int counts(const pthread_mutex_t* mutex) {
+  return counted == kAny || (counted == kExecutors && mutex == executors);
+}
+
+static void locked(const pthread_mutex_t* mutex) {
+  if (counts(mutex) && held++ == 0) CALLGRIND_TOGGLE_COLLECT;
+}
+
+static void unlocking(const pthread_mutex_t* mutex) {
+  if (counts(mutex) && --held == 0) CALLGRIND_TOGGLE_COLLECT;
 }
 
 static void learn(pthread_mutex_t* mutex) {
@@ -56,22 +68,29 @@ static void learn(pthread_mutex_t* mutex) {
 int pthread_mutex_lock(pthread_mutex_t* mutex) {
   load();
   const int failed = real_lock(mutex);
-  toggle(mutex);
+  locked(mutex);
+  return failed;
+}
+
+int pthread_mutex_trylock(pthread_mutex_t* mutex) {
+  load();
+  const int failed = real_trylock(mutex);
+  if (failed == 0) locked(mutex);
   return failed;
 }
 
 int pthread_mutex_unlock(pthread_mutex_t* mutex) {
   load();
-  toggle(mutex);
+  unlocking(mutex);
   return real_unlock(mutex);
 }
 
 int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
   load();
-  toggle(mutex);
+  unlocking(mutex);
   learn(mutex);
   const int failed = real_wait(condition, mutex);
-  toggle(mutex);
+  locked(mutex);
   return failed;
 }
 
@@ -84,10 +103,10 @@ int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, cl
                            const struct timespec* until) {
   load();
   const struct timespec real = clock == CLOCK_MONOTONIC ? scaled(*until, scale, 1) : *until;
-  toggle(mutex);
+  unlocking(mutex);
   learn(mutex);
   const int failed = real_clockwait(condition, mutex, clock, &real);
-  toggle(mutex);
+  locked(mutex);
   return failed;
 }
 
