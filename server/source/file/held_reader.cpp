@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -97,42 +98,46 @@ void HeldReader::bring_from_file(std::span<WantedItem> items, std::span<const Pi
   if (held == nullptr) return fail_all();
   // By the clock before the first read: a change after that shows in the stamp.
   const bool may_keep = is_settled(held->stamp, reader_->wall_ns());
-  std::vector<ReadWindows::WindowPtr> fresh;
+  Windows windows;
   for (const Piece& piece : pieces) {
     ItemBytes& item = *items[piece.item].out;
     const FileRange& range = item.ranges()[piece.range];
     const std::span<std::byte> out(item.bytes.data() + item.begin_of(piece.range),
                                    range.size_bytes);
-    if (!is_as_seen(range, *held) || !read(*held, disk, range, out, fresh)) fail(piece);
+    if (!is_as_seen(range, *held) || !read(*held, disk, range, out, windows)) fail(piece);
   }
   // A file that is still as it was opened was so before the first read, too.
   if (stamp_of_fd(held->file.fd.get()) != held->stamp) return fail_all();
   if (!may_keep) return;
-  for (ReadWindows::WindowPtr& window : fresh) windows_->keep(std::move(window));
+  for (ReadWindows::WindowPtr& window : windows.fresh) windows_->keep(std::move(window));
 }
 
 bool HeldReader::read(const HeldFiles::Held& held, Disk& disk, const FileRange& range,
-                      std::span<std::byte> out, std::vector<ReadWindows::WindowPtr>& fresh) {
+                      std::span<std::byte> out, Windows& windows) {
   constexpr std::uint64_t kSize = ReadWindows::kWindowBytes;
   const std::uint64_t number = range.offset / kSize;
   const std::uint64_t begin = number * kSize;
   if (windows_ == nullptr || out.empty() || out.size() > ReadWindows::kMostRangeBytes ||
       range.offset + out.size() > begin + kSize)
     return fill(disk, held.file, out, range.offset);
-  ReadWindows::WindowPtr window;
-  if (!fresh.empty() && fresh.back()->number == number) window = fresh.back();
-  if (window == nullptr) window = windows_->find(held.stamp, number);
-  if (window == nullptr) {
-    if (fresh.size() == kMostFresh) return fill(disk, held.file, out, range.offset);
-    auto made = std::make_shared<ReadWindows::Window>();
-    made->file = held.stamp;
-    made->number = number;
-    made->bytes.resize(std::min(kSize, held.file.size_bytes - begin));
-    if (!fill(disk, held.file, made->bytes, begin)) return fill(disk, held.file, out, range.offset);
-    window = made;
-    fresh.push_back(std::move(made));
+  // Pieces are in the order of the file, so that each window is looked for once.
+  if (windows.last == nullptr || windows.last->number != number) {
+    ReadWindows::WindowPtr window = windows_->find(held.stamp, number);
+    if (window == nullptr) {
+      if (windows.fresh.size() == kMostFresh) return fill(disk, held.file, out, range.offset);
+      const std::uint64_t size = std::min(kSize, held.file.size_bytes - begin);
+      auto made = std::make_shared<ReadWindows::Window>();
+      made->file = held.stamp;
+      made->number = number;
+      made->bytes = std::make_unique_for_overwrite<std::byte[]>(size);
+      if (!fill(disk, held.file, {made->bytes.get(), size}, begin))
+        return fill(disk, held.file, out, range.offset);
+      window = made;
+      windows.fresh.push_back(std::move(made));
+    }
+    windows.last = std::move(window);
   }
-  std::memcpy(out.data(), window->bytes.data() + (range.offset - begin), out.size());
+  std::memcpy(out.data(), windows.last->bytes.get() + (range.offset - begin), out.size());
   return true;
 }
 

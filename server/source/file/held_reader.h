@@ -43,10 +43,16 @@ class HeldReader {
     std::size_t range = 0;
   };
 
+  // Of one file, in one call.
+  struct Windows {
+    ReadWindows::WindowPtr last;                // that an item came from
+    std::vector<ReadWindows::WindowPtr> fresh;  // read, and not yet known to others
+  };
+
   void bring_from_file(std::span<WantedItem> items, std::span<const Piece> pieces);
   // Whether `out` is filled.
   bool read(const HeldFiles::Held& held, Disk& disk, const FileRange& range,
-            std::span<std::byte> out, std::vector<ReadWindows::WindowPtr>& fresh);
+            std::span<std::byte> out, Windows& windows);
 
   const std::shared_ptr<const RangeReader> reader_;
   const std::shared_ptr<ReadWindows> windows_;

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
-#include <vector>
 
 #include "base/mutex.h"
 #include "source/item/item_bytes.h"
@@ -30,7 +29,7 @@ class ReadWindows {
   struct Window {
     ItemStamp file;
     std::uint64_t number = 0;  // of the window in the file
-    std::vector<std::byte> bytes;
+    std::unique_ptr<std::byte[]> bytes;
   };
   using WindowPtr = std::shared_ptr<const Window>;
 
