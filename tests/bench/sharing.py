@@ -84,6 +84,9 @@ class Bench:
 
     def weights(self, pipeline: str, weight: int, seconds: float) -> None:
         """Rows of two jobs of this weight and 1 that share no batch, while both starve."""
+        # A batch of light rows takes a millisecond: a consumer that is not run for as long must not
+        # be without a free slot.
+        prefetch = "32" if pipeline == rows_sides.PIPELINE else "4"
         ratios = []
         for _ in range(self._rounds):
             names = [self.job(), self.job()]
@@ -93,6 +96,7 @@ class Bench:
             consumers = [
                 start_consumer(
                     *(self._daemon, "--job", name, "--epochs", "100000", "--no-read"),
+                    *("--prefetch", prefetch),
                     pipeline=pipeline,
                 )
                 for name in names
