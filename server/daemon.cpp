@@ -4,10 +4,14 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -15,6 +19,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
+#include "base/mounts.h"
 #include "base/reaper.h"
 #include "base/text/counted.h"
 #include "control/control_server.h"
@@ -34,6 +39,7 @@
 #include "session/session_service.h"
 #include "session/sessions.h"
 #include "source/file/access.h"
+#include "source/file/disk.h"
 #include "source/file/io_pool.h"
 #include "source/item/read_windows.h"
 #include "spec/connection_bounds.h"
@@ -146,6 +152,31 @@ void warn_of_surprises(const spec::AccessConfig& access, std::uint64_t budget) {
         delivery::format_bytes(budget), delivery::format_bytes(total));
 }
 
+std::vector<session::StorageView> storage_views(const source::IoPool& io) {
+  const auto seconds = [](std::chrono::nanoseconds time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  const std::map<dev_t, std::string> mounts = mount_points();
+  std::vector<session::StorageView> views;
+  for (const source::IoPool::DeviceUse& use : io.devices()) {
+    session::StorageView& view = views.emplace_back();
+    view.device = source::is_elsewhere(use.device)
+                      ? "elsewhere"
+                      : fmt::format("{}:{}", major(use.device), minor(use.device));
+    if (const auto mount = mounts.find(use.device); mount != mounts.end())
+      view.mount = mount->second;
+    view.reading = static_cast<std::uint32_t>(use.running);
+    view.stuck = static_cast<std::uint32_t>(use.stuck);
+    view.most = static_cast<std::uint32_t>(use.most);
+    view.waiting = use.waiting;
+    view.reads = use.ended;
+    view.queued_s = seconds(use.queued);
+    view.served_s = seconds(use.served);
+    view.longest_s = seconds(use.longest);
+  }
+  return views;
+}
+
 session::JpegView view_of(const media::SeekIndexes& indexes) {
   const media::SeekIndexes::Snapshot now = indexes.snapshot();
   return {.limit_bytes = now.limit_bytes,
@@ -218,7 +249,8 @@ struct Daemon::Parts {
                   .files_pending = [this] { return files.pending(); }}),
         service(sessions, {.version = options.version,
                            .io_threads = static_cast<std::uint32_t>(config.executor.io_threads),
-                           .jpeg = [indexes = seek_indexes] { return view_of(*indexes); }}),
+                           .jpeg = [indexes = seek_indexes] { return view_of(*indexes); },
+                           .storage = [this] { return storage_views(io); }}),
         files([this](const std::string& file) { service.reload({file}); },
               [this] { return files_stall(); }, [this] { sessions.pipelines().look_again(); }) {}
 

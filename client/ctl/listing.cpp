@@ -137,6 +137,20 @@ Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users) {
   return table;
 }
 
+Table storage_table(const google::protobuf::RepeatedPtrField<v1::Storage>& storage) {
+  Table table({"DEVICE", "MOUNT", ">READING", ">STUCK", ">LONGEST", ">WAITING", ">READS", ">QUEUED",
+               ">SERVED"});
+  const auto time = [](double seconds) {
+    return show_microseconds(static_cast<std::uint64_t>(seconds * 1e6));
+  };
+  for (const v1::Storage& of : storage) {
+    table.add({of.device(), of.mount(), fmt::format("{}/{}", of.reading(), of.most()),
+               number(of.stuck()), time(of.longest_s()), number(of.waiting()), number(of.reads()),
+               time(of.queued_s()), time(of.served_s())});
+  }
+  return table;
+}
+
 // How many JPEG images were read in which way.
 std::string jpeg_cell(const v1::JpegImages& images) {
   std::vector<std::string> parts;
@@ -308,6 +322,27 @@ std::string show_drain(const v1::Drain& drain) {
   return text;
 }
 
+// "1.4 of 2 at work; idle: 0.5 for bytes", of the last seconds; empty: not known.
+std::string show_workers(const v1::Daemon& daemon) {
+  if (!daemon.has_workers_lately()) return "";
+  const v1::Workers& spent = daemon.workers_lately();
+  std::string text =
+      fmt::format("{:.1f} of {} at work", spent.rows_s() + spent.batches_s(), daemon.cpu_threads());
+  std::vector<std::string> idle;
+  const auto add = [&](double workers, std::string_view why) {
+    if (workers >= 0.05) idle.push_back(fmt::format("{:.1f} {}", workers, why));
+  };
+  add(spent.bytes_s(), "for bytes");
+  add(spent.memory_s(), "for memory to decode");
+  add(spent.stage_bound_s(), "by a stage's concurrency");
+  add(spent.job_bound_s(), "by a job's limit");
+  add(spent.slot_s(), "as ranks have all they may");
+  add(spent.work_s(), "as nobody reads");
+  if (!idle.empty()) text += fmt::format("; idle: {}", fmt::join(idle, ", "));
+  if (spent.core_s() >= 0.05) text += fmt::format("; {:.1f} waited for a core", spent.core_s());
+  return text;
+}
+
 void print_status(const v1::Daemon& daemon, const std::string& address, std::ostream& out) {
   const double share = daemon.arena_budget() == 0
                            ? 0
@@ -316,6 +351,8 @@ void print_status(const v1::Daemon& daemon, const std::string& address, std::ost
   out << fmt::format("spdld {} at {}, pid {}, up {}\n", cell(daemon.version()), address,
                      daemon.pid(), show_seconds(daemon.uptime_s()));
   out << fmt::format("threads    {} cpu, {} io\n", daemon.cpu_threads(), daemon.io_threads());
+  if (const std::string workers = show_workers(daemon); !workers.empty())
+    out << fmt::format("workers    {}\n", workers);
   out << fmt::format("arenas     {} of {} ({:.0f} %), {}{}\n", show_bytes(daemon.arena_used()),
                      show_bytes(daemon.arena_budget()), share, cell(daemon.arena_kind()),
                      daemon.arena_idle() == 0

@@ -64,6 +64,31 @@ void fill_in(v1::Gpu* message, const session::GpuView& view) {
   message->set_arena_budget(view.arena_budget);
 }
 
+void fill_in(v1::Workers* message, const session::WorkersView& view) {
+  message->set_rows_s(view.rows_s);
+  message->set_batches_s(view.batches_s);
+  message->set_bytes_s(view.bytes_s);
+  message->set_memory_s(view.memory_s);
+  message->set_stage_bound_s(view.stage_bound_s);
+  message->set_job_bound_s(view.job_bound_s);
+  message->set_slot_s(view.slot_s);
+  message->set_work_s(view.work_s);
+  if (view.core_s) message->set_core_s(*view.core_s);
+}
+
+void fill_in(v1::Storage* message, const session::StorageView& view) {
+  message->set_device(view.device);
+  message->set_mount(utf8(view.mount));
+  message->set_reading(view.reading);
+  message->set_stuck(view.stuck);
+  message->set_most(view.most);
+  message->set_waiting(view.waiting);
+  message->set_reads(view.reads);
+  message->set_queued_s(view.queued_s);
+  message->set_served_s(view.served_s);
+  message->set_longest_s(view.longest_s);
+}
+
 void fill_in(v1::Use* message, const session::Use& use) {
   message->set_used(use.used);
   if (use.limit) message->set_limit(*use.limit);
@@ -108,6 +133,9 @@ void fill(v1::Daemon* message, const session::DaemonView& view) {
   fill_in(message->mutable_data(), view.data);
   for (const session::CacheView& cache : view.caches) fill_in(message->add_caches(), cache);
   fill_in(message->mutable_jpeg(), view.jpeg);
+  fill_in(message->mutable_workers(), view.workers);
+  if (view.workers_lately) fill_in(message->mutable_workers_lately(), *view.workers_lately);
+  for (const session::StorageView& of : view.storage) fill_in(message->add_storage(), of);
   for (const session::GpuView& gpu : view.gpus) fill_in(message->add_gpus(), gpu);
   message->set_gpu_driver(view.gpu_driver);
   message->set_no_gpu(utf8(view.no_gpu));

@@ -57,6 +57,7 @@ class SPDLD_THREAD_ANNOTATION(scoped_lockable) Executor::Change {
   }
   ~Change() SPDLD_RELEASE() {
     if (wakes_) executor_.wake_worker();
+    if (executor_.asleep_ > 0) executor_.clocks_.idle_for(executor_.queue_.why_idle());
     executor_.mutex_.unlock();
   }
   Change(const Change&) = delete;
@@ -77,6 +78,7 @@ Executor::Executor(ExecutorOptions options)
               .decode_memory_bytes = options_.decode_memory_bytes,
               .many_fetches = options_.many_fetches,
               .few_fetches = options_.few_fetches}),
+      clocks_(options_.threads),
       last_runs_(options_.threads) {
   SPDLD_CHECK(options_.threads > 0);
   for (unsigned worker = 0; worker < options_.threads; ++worker)
@@ -201,6 +203,20 @@ void Executor::close_stream(StreamId id) {
     }
   }
   tell(after);
+}
+
+WorkerTime Executor::worker_time() {
+  MutexLock lock(mutex_);
+  return clocks_.total();
+}
+
+std::optional<std::chrono::nanoseconds> Executor::waited_for_cores() {
+  std::vector<pid_t> threads;
+  {
+    MutexLock lock(mutex_);
+    threads = clocks_.threads();
+  }
+  return engine::waited_for_cores(threads);
 }
 
 std::uint64_t Executor::most_decode_memory() {
@@ -342,23 +358,29 @@ void Executor::work(unsigned worker) {
   enter_pool(worker);
   Claim claim;
   std::chrono::nanoseconds cpu_time = thread_cpu_time();
+  {
+    MutexLock lock(mutex_);
+    clocks_.begin(worker);
+  }
   while (true) {
     {
       const Change change(*this);
       bool has_picked = false;
-      while (!stopping_ && !(has_picked = queue_.pick(claim))) sleep();
+      while (!stopping_ && !(has_picked = queue_.pick(claim))) sleep(worker);
       if (!has_picked) return;
     }
     if (claim.batch) {
       process(claim, worker, cpu_time);
     } else {
-      open_batch(claim);
+      open_batch(claim, worker);
     }
   }
 }
 
-void Executor::sleep() {
+void Executor::sleep(unsigned worker) {
   ++asleep_;
+  clocks_.idle_for(queue_.why_idle());
+  clocks_.sleeps(worker);
   if (const auto until = queue_.pause_end()) {
     ++timed_;
     work_may_wait_.wait_for(mutex_, *until - std::chrono::steady_clock::now());
@@ -366,15 +388,17 @@ void Executor::sleep() {
   } else {
     work_may_wait_.wait(mutex_);
   }
+  clocks_.wakes(worker);
   --asleep_;
 }
 
-void Executor::open_batch(const Claim& claim) {
+void Executor::open_batch(const Claim& claim, unsigned worker) {
   Stream& stream = *claim.stream;
   std::optional<BatchOrder> order = stream.port->open();
   Aftermath after;
   {
     Change change(*this);
+    clocks_.opened_batch(worker);
     stream.opening = false;
     if (order) {
       auto at = stream.batches.end();
@@ -442,6 +466,7 @@ void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& 
     claim.tasks[row]->bytes.shrink(kept);
   }
   const auto cpu_before = std::exchange(cpu_time, thread_cpu_time());
+  run.count_cpu_time(cpu_time - cpu_before);
   outcome.cpu_s = std::chrono::duration<double>(cpu_time - cpu_before).count();
   outcome.now = run.clock().now();
   outcome.took = outcome.now - begun;
@@ -450,6 +475,7 @@ void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& 
     Stream& stream = *claim.stream;
     const BatchIterator of = *claim.batch;
     queue_.end(claim, outcome);
+    clocks_.made_rows(worker);
     end_if_done(lane, stream, of, after);
     queue_.erase_idle(after.streams, after.lanes);
     if (after.empty()) change.wakes_nobody();

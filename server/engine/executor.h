@@ -6,6 +6,7 @@
 #include <limits>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "engine/run.h"
 #include "engine/stream_port.h"
 #include "engine/work_queue.h"
+#include "engine/worker_time.h"
 #include "source/item/source.h"
 
 namespace spdld::engine {
@@ -85,6 +87,11 @@ class Executor final : private source::FetchSink {
   // No further batch. Those under way are abandoned.
   void close_stream(StreamId stream) SPDLD_EXCLUDES(mutex_);
 
+  // What the workers have done since the executor was made.
+  WorkerTime worker_time() SPDLD_EXCLUDES(mutex_);
+  // Of that: so long they were ready to run and waited for a core; none: not known.
+  std::optional<std::chrono::nanoseconds> waited_for_cores() SPDLD_EXCLUDES(mutex_);
+
   // The most that decodes have held of their memory at once.
   std::uint64_t most_decode_memory() SPDLD_EXCLUDES(mutex_);
 
@@ -120,9 +127,9 @@ class Executor final : private source::FetchSink {
   void work(unsigned worker) SPDLD_EXCLUDES(mutex_);
   void enter_pool(unsigned worker) const;  // affinity, niceness, name
   // Until there may be something to pick.
-  void sleep() SPDLD_REQUIRES(mutex_);
+  void sleep(unsigned worker) SPDLD_REQUIRES(mutex_);
   void wake_worker() SPDLD_REQUIRES(mutex_);
-  void open_batch(const Claim& claim) SPDLD_EXCLUDES(mutex_);
+  void open_batch(const Claim& claim, unsigned worker) SPDLD_EXCLUDES(mutex_);
   // `cpu_time`: of the thread, when it had ended its last claim; looking for this one counts, too.
   void process(Claim& claim, unsigned worker, std::chrono::nanoseconds& cpu_time)
       SPDLD_EXCLUDES(mutex_);
@@ -161,6 +168,7 @@ class Executor final : private source::FetchSink {
   unsigned timed_ SPDLD_GUARDED_BY(mutex_) = 0;   // those of them with a timeout
   CondVar fetches_ended_;                         // the destructor waits here
   WorkQueue queue_ SPDLD_GUARDED_BY(mutex_);
+  WorkerClocks clocks_ SPDLD_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<Run>> last_runs_;  // [worker], which alone touches it
   bool stopping_ SPDLD_GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> workers_;

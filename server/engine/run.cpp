@@ -88,6 +88,12 @@ int Run::process_concurrency() const {
   return std::min(stage, workers);
 }
 
+bool Run::is_bound_by_job() const {
+  const int stage = stage_concurrency_.load(std::memory_order_relaxed);
+  const int workers = max_workers_.load(std::memory_order_relaxed);
+  return workers > 0 && (stage == 0 || workers <= stage);
+}
+
 void Run::bring_at_hand(std::span<Row* const> rows) {
   if (rows.empty()) return;
   source::Sampler::Epoch order(sampler_, rows.front()->order->epoch);  // of one batch, all of them

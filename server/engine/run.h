@@ -55,6 +55,8 @@ class Run {
   int fetch_concurrency() const { return fetch_concurrency_.load(std::memory_order_relaxed); }
   // Rows that may be processed at once; 0: as many as there are workers.
   int process_concurrency() const;
+  // Whether that is because the job may have no more workers.
+  bool is_bound_by_job() const;
 
   // Of rows that were begun just now: brings the bytes of those whose items are at hand, which
   // process() then finds there.
@@ -79,6 +81,14 @@ class Run {
   const source::Sampler& sampler() const { return sampler_; }
   const StageStats& fetch_stats() const { return fetch_.stats(); }
   const StageStats& process_stats() const { return process_stats_; }
+  // CPU time of the pool's workers that went into the run's rows and batches, and the reading of
+  // what is cached of them; not that of threads that wait for storage.
+  std::chrono::nanoseconds cpu_time() const {
+    return std::chrono::nanoseconds(cpu_ns_.load(std::memory_order_relaxed));
+  }
+  void count_cpu_time(std::chrono::nanoseconds spent) {
+    cpu_ns_.fetch_add(spent.count(), std::memory_order_relaxed);
+  }
   JpegImages jpeg_images() const { return jpeg_counter_.images(); }
   const SampleCache* cache() const { return cache_.get(); }
   const Clock& clock() const { return clock_; }
@@ -138,6 +148,7 @@ class Run {
   const Clock& clock_;
   RowFetch fetch_;
   StageStats process_stats_;
+  std::atomic<std::int64_t> cpu_ns_{0};  // relaxed: a count
   JpegCounter jpeg_counter_;
   std::vector<Worker> workers_;  // [worker]
 };

@@ -138,6 +138,27 @@ bool WorkQueue::has_work() {
                      [this](Lane& lane) { return choose(lane).has_value(); });
 }
 
+Idle WorkQueue::why_idle() const {
+  Idle why = Idle::kWork;
+  for (const Lane& lane : lanes_) why = std::max(why, why_idle(lane));
+  return why;
+}
+
+Idle WorkQueue::why_idle(const Lane& lane) const {
+  const bool has_rows =
+      std::any_of(lane.streams.begin(), lane.streams.end(), [](const Stream& stream) {
+        return std::any_of(stream.batches.begin(), stream.batches.end(),
+                           [](const OpenBatch& batch) { return batch.has_rows(); });
+      });
+  const bool wants_worker = has_rows || !lane.ready.empty() || !lane.parked.empty();
+  if (wants_worker && !may_have_worker(lane))
+    return lane.run->is_bound_by_job() || must_leave_worker(lane) ? Idle::kJobBound
+                                                                  : Idle::kStageBound;
+  if (!lane.parked.empty()) return Idle::kMemory;
+  if (has_rows || lane.fetching > 0) return Idle::kBytes;
+  return lane.streams.empty() ? Idle::kWork : Idle::kSlot;
+}
+
 // Every worker can have a claim in its hands while the source has all that it may have.
 bool WorkQueue::may_have_task(const Lane& lane) const {
   return lane.begun + lane.workers() <

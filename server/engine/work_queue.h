@@ -11,6 +11,7 @@
 
 #include "engine/lane.h"
 #include "engine/memory_line.h"
+#include "engine/worker_time.h"
 
 namespace spdld::engine {
 
@@ -50,6 +51,8 @@ class WorkQueue {
   bool pick(Claim& claim);
   // Whether pick() would find something; changes nothing.
   bool has_work();
+  // Where pick() found nothing: why.
+  Idle why_idle() const;
   // When a row's pause ends, which gives workers something.
   std::optional<std::chrono::steady_clock::time_point> pause_end() const {
     return MemoryLine::pause_end(lanes_);
@@ -86,6 +89,7 @@ class WorkQueue {
   bool pick_from(Lane& lane, Claim& claim);
   // The one place that says what may be picked; changes nothing.
   std::optional<Choice> choose(Lane& lane) const;
+  Idle why_idle(const Lane& lane) const;
   bool may_have_task(const Lane& lane) const;
   bool may_have_worker(const Lane& lane) const;
   // Whether its rows take long, and all other workers have such rows, and a run whose rows are

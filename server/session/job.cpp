@@ -24,7 +24,7 @@ RunSet runs_of(const JobPlan& plan) {
 }
 
 Spent spent_on(const engine::Run& run) {
-  Spent spent{.cpu_s = std::chrono::duration<double>(run.process_stats().snapshot().busy).count(),
+  Spent spent{.cpu_s = std::chrono::duration<double>(run.cpu_time()).count(),
               .cache_hits = run.cache_hits()};
   if (spent.cache_hits == 0) return spent;
   const engine::SampleCache::Snapshot cache = run.cache()->snapshot();

@@ -201,6 +201,7 @@ void JobTable::end_job(const JobPtr& ended) {
     for (job::StageView& stage : end.stages) {
       stage.in_flight = 0;
       stage.rows_per_s.reset();
+      stage.served.reset();
       stage.busy_share.reset();
     }
     end.view.shards.clear();

@@ -2,6 +2,7 @@
 #include "session/reports.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <set>
@@ -16,6 +17,37 @@ double seconds(std::chrono::nanoseconds time) {
 
 std::uint64_t microseconds(std::chrono::nanoseconds time) {
   return static_cast<std::uint64_t>(time.count() / 1000);
+}
+
+// In nanoseconds, in the order of WorkersView.
+RateWindow<9>::Counts worker_counts(engine::Executor& executor) {
+  using engine::Idle;
+  const engine::WorkerTime time = executor.worker_time();
+  const auto ns = [](std::chrono::nanoseconds of) {
+    return static_cast<std::uint64_t>(of.count());
+  };
+  return {ns(time.rows),
+          ns(time.batches),
+          ns(time.of(Idle::kBytes)),
+          ns(time.of(Idle::kMemory)),
+          ns(time.of(Idle::kStageBound)),
+          ns(time.of(Idle::kJobBound)),
+          ns(time.of(Idle::kSlot)),
+          ns(time.of(Idle::kWork)),
+          ns(executor.waited_for_cores().value_or(std::chrono::nanoseconds(0)))};
+}
+
+WorkersView workers_view(std::array<double, 9> ns, bool knows_cores) {
+  for (double& of : ns) of *= 1e-9;
+  return {.rows_s = ns[0],
+          .batches_s = ns[1],
+          .bytes_s = ns[2],
+          .memory_s = ns[3],
+          .stage_bound_s = ns[4],
+          .job_bound_s = ns[5],
+          .slot_s = ns[6],
+          .work_s = ns[7],
+          .core_s = knows_cores ? std::optional(ns[8]) : std::nullopt};
 }
 
 }  // namespace
@@ -323,12 +355,31 @@ void Reports::count_users(std::map<uid_t, UserView>& users) const {
   for (const auto& [key, why] : table_.broken()) ++users[key.uid].jobs.used;
 }
 
+WorkersView Reports::workers() const {
+  std::array<double, 9> spent{};
+  const RateWindow<9>::Counts counts = worker_counts(deps_.executor);
+  std::copy(counts.begin(), counts.end(), spent.begin());
+  return workers_view(spent, deps_.executor.waited_for_cores().has_value());
+}
+
+std::optional<WorkersView> Reports::workers_lately() const {
+  std::optional<RateWindow<9>::Rates> rates;
+  {
+    MutexLock lock(table_.mutex());
+    rates = workers_.per_second();
+  }
+  if (!rates) return std::nullopt;
+  return workers_view(*rates, deps_.executor.waited_for_cores().has_value());
+}
+
 void Reports::take_rates() {
+  const RateWindow<9>::Counts workers = worker_counts(deps_.executor);
   MutexLock lock(table_.mutex());
   const std::chrono::nanoseconds now = deps_.clock.now();
   if (!handed_.is_due(now)) return;  // somebody who leaves may tick, too
   const Totals totals = totals_so_far();
   handed_.add(now, {totals.batches, totals.rows});
+  workers_.add(now, workers);
   for (const auto& [id, session] : table_.sessions()) {
     if (session->consumer != nullptr) session->rows.add(now, {session->consumer->view().rows});
   }

@@ -43,6 +43,9 @@ class Reports {
     std::optional<double> rows_per_s = std::nullopt;
   };
   Totals totals() const;
+  WorkersView workers() const;  // since the start
+  // In the last seconds, seconds a second; none: not known.
+  std::optional<WorkersView> workers_lately() const;
   // Of all arenas that consumers see.
   delivery::SlotTable::Counts slot_counts() const;
   // Adds the jobs and the CPU time of users.
@@ -56,7 +59,8 @@ class Reports {
 
   const SessionsDeps& deps_;
   const JobTable& table_;
-  RateWindow<2> handed_ SPDLD_GUARDED_BY(table_.mutex());  // batches and rows, to all consumers
+  RateWindow<2> handed_ SPDLD_GUARDED_BY(table_.mutex());   // batches and rows, to all consumers
+  RateWindow<9> workers_ SPDLD_GUARDED_BY(table_.mutex());  // nanoseconds, as WorkersView has them
 };
 
 }  // namespace spdld::session

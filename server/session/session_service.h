@@ -23,7 +23,8 @@ class SessionService final : public Service {
   struct Facts {
     std::string version;
     std::uint32_t io_threads = 0;
-    std::function<JpegView()> jpeg = {};  // as it is now
+    std::function<JpegView()> jpeg = {};  // as it is now, and the next one
+    std::function<std::vector<StorageView>()> storage = {};
   };
 
   SessionService(Sessions& sessions, Facts facts);

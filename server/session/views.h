@@ -277,6 +277,37 @@ struct UserView {
   double cpu_s = 0;
 };
 
+// Seconds of all workers of the CPU pool together. They add up to the time that has passed, times
+// the number of workers. engine::Idle says what each idle one is.
+struct WorkersView {
+  double rows_s = 0;     // making rows
+  double batches_s = 0;  // opening batches
+  // Idle for want of these:
+  double bytes_s = 0;
+  double memory_s = 0;
+  double stage_bound_s = 0;
+  double job_bound_s = 0;
+  double slot_s = 0;
+  double work_s = 0;
+  // Of all these: ready to run, and waiting for a core; none: not known.
+  std::optional<double> core_s = std::nullopt;
+};
+
+// A device that reads wait for: those that the page cache could answer are not among them. Times
+// are means of the last reads.
+struct StorageView {
+  std::string device;  // "259:2"; "elsewhere": where links of a dataset lead
+  std::string mount;   // where it is mounted; empty: not known
+  std::uint32_t reading = 0;
+  std::uint32_t stuck = 0;  // of these: for over a second
+  std::uint32_t most = 0;   // that may be read at once, as things are
+  std::uint64_t waiting = 0;
+  std::uint64_t reads = 0;  // that have ended
+  double queued_s = 0;      // for a thread
+  double served_s = 0;
+  double longest_s = 0;  // of those that are being read
+};
+
 // A GPU that the daemon sees.
 struct GpuView {
   std::string uuid;  // empty: the driver does not tell, as `why_not` says
@@ -327,6 +358,10 @@ struct DaemonView {
   DataPlaneView data = {};
   std::vector<CacheView> caches = {};
   JpegView jpeg = {};
+  WorkersView workers = {};  // since the start
+  // In the last seconds: seconds a second; none: not known.
+  std::optional<WorkersView> workers_lately = std::nullopt;
+  std::vector<StorageView> storage = {};
   std::vector<GpuView> gpus = {};
   std::string gpu_driver = {};                    // "CUDA 12.4"; empty: there is none
   std::string no_gpu = {};                        // why there is none; empty: there is one

@@ -142,6 +142,10 @@ def test_rates_are_there_without_a_wait_for_them(
     assert status["rows_per_s"] == pytest.approx(BATCH * status["batches_per_s"])
     assert status["rows_per_s"] > 0
     assert "ROWS/S" in daemon.ctl("get", "jobs").stdout
+    lately = {what: of for what, of in status["workers_lately"].items() if what != "core_s"}
+    assert lately["rows_s"] > 0
+    assert 0.5 < sum(lately.values()) / status["cpu_threads"] < 2, "all of the workers' time"
+    assert "at work" in daemon.ctl("status").stdout
 
     reader.kill()
     (ended,) = wait_until(lambda: daemon.ctl_json("get", "jobs", "--ended"), "the job's end")

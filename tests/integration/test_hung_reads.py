@@ -99,6 +99,36 @@ def test_a_mount_that_hangs_stops_its_own_job_alone(
     assert [batch["indices"] for batch in batches] == order
 
 
+def test_the_storage_that_reads_wait_for_is_named(
+    sick: HungMount,
+    serve: Callable[..., Any],
+    start_rank: Callable[..., Rank],
+    wait_until: Callable[..., Any],
+    tmp_path: pathlib.Path,
+) -> None:
+    daemon = serve("sick")
+    start_rank(daemon, "sick").rest_of_epoch()
+
+    def storage() -> dict[str, Any]:
+        found = daemon.ctl_json("get", "storage")
+        return next(of for of in found if of["mount"] == str(tmp_path / "sick"))
+
+    assert storage()["reads"] > 0
+    assert storage()["served_s"] > 0
+    assert (storage()["reading"], storage()["stuck"], storage()["longest_s"]) == (0, 0, 0)
+    rank = start_rank(daemon, "sick", job="another")
+    sick.hang()
+    rank.ask("next")
+    # Beyond what may run at once they wait in line, and from a second on they are stuck.
+    wait_until(lambda: storage()["stuck"] == ALONE, "calls that are stuck")
+    assert storage()["reading"] == ALONE
+    assert storage()["most"] < ALONE, "its share beside others"
+    assert storage()["longest_s"] > 0
+    assert str(tmp_path / "sick") in daemon.ctl("get", "storage").stdout
+    sick.let_go()
+    rank.answer()
+
+
 @pytest.mark.parametrize("linked", [False, True], ids=["direct", "links"])
 @pytest.mark.parametrize(
     "call", [LOOKUP, GETATTR, OPEN, READ], ids=["lookup", "getattr", "open", "read"]

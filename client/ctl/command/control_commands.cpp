@@ -252,6 +252,12 @@ void add_get(CLI::App& app, const Context& context) {
   users->callback([&context, output = add_output(*users)] {
     print(context.connect().users().users(), *output, users_table, "users", context);
   });
+  CLI::App* storage =
+      get->add_subcommand("storage", "devices that reads wait for, and for how long");
+  storage->callback([&context, output = add_output(*storage)] {
+    print(context.connect().stats({}).daemon().storage(), *output, storage_table, "storage",
+          context);
+  });
   CLI::App* stages = get->add_subcommand("stages", "what each stage of running jobs costs");
   stages->alias("stage");
   const auto ended = std::make_shared<bool>(false);

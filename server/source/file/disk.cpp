@@ -21,6 +21,9 @@
 namespace spdld::source {
 namespace {
 
+// Elsewhere than what lies on the root's device, by a link of which no more is known.
+constexpr dev_t kElsewhere = dev_t{1} << 63;
+
 constexpr unsigned kXfsMagic = 0x58465342;
 constexpr unsigned kZfsMagic = 0x2fc12fc1;
 constexpr unsigned kBcachefsMagic = 0xca451a4e;
@@ -63,6 +66,8 @@ bool is_settled(const ItemStamp& stamp, std::int64_t now_ns) {
   return std::max(stamp.mtime_ns, stamp.ctime_ns) < now_ns - (fine ? kFineTickNs : kCoarseTickNs);
 }
 
+bool is_elsewhere(dev_t device) { return (device & kElsewhere) != 0; }
+
 bool is_local(int fd) {
   struct statfs info {};
   if (::fstatfs(fd, &info) != 0) return false;
@@ -104,9 +109,6 @@ int SystemDisk::open(const std::string& uri, OpenFile& file) {
   learn(file);
   return 0;
 }
-
-// Elsewhere than what lies on the root's device, by a link of which no more is known.
-constexpr dev_t kElsewhere = dev_t{1} << 63;
 
 Disk::Opening SystemDisk::opening(const std::string& uri) const {
   if (opening_blocks_) return {.at_once = false, .device = device_};

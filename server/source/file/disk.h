@@ -114,6 +114,10 @@ bool is_as_indexed(ItemStamp now, const ItemStamp& indexed);
 // clock.
 bool is_settled(const ItemStamp& stamp, std::int64_t now_ns);
 
+// Whether a device that Opening tells of is none of the system's: it stands for what links of a
+// dataset lead to, of which no more is known.
+bool is_elsewhere(dev_t device);
+
 // Whether the file system of `fd` answers without a network. What is not known counts as remote.
 bool is_local(int fd);
 

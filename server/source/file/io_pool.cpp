@@ -22,6 +22,11 @@ constexpr std::size_t kKeptLanes = 64;
 // And so are users' queues.
 constexpr std::size_t kKeptQueues = 16;
 
+// Takes one more into a mean of which the last 16 make up most.
+void fold(std::chrono::nanoseconds& mean, std::chrono::nanoseconds one, std::uint64_t before) {
+  mean += (one - mean) / static_cast<std::int64_t>(std::min<std::uint64_t>(before + 1, 16));
+}
+
 constexpr auto kLatestFirst = [](const auto& a, const auto& b) { return a.until > b.until; };
 
 }  // namespace
@@ -236,8 +241,10 @@ bool IoPool::pause_is_unseen() const {
   return !paused_.empty() && (!watch_ || *watch_ > paused_.front().until);
 }
 
-void IoPool::leave_lane(dev_t device) {
+void IoPool::leave_lane(dev_t device, std::chrono::nanoseconds served) {
   const auto lane = lanes_.find(device);
+  fold(lane->second.served, served, lane->second.ended);
+  ++lane->second.ended;
   --lane->second.running;
   --running_;
   if (lanes_.size() > kKeptLanes && lane->second.running == 0 && lane->second.waiting == 0) {
@@ -287,6 +294,8 @@ std::shared_ptr<IoTask> IoPool::next(ThreadIterator thread) {
       thread->in_hand = task;
       thread->since = std::chrono::steady_clock::now();
       task->queued_ += thread->since - task->enqueued_;
+      Lane& lane = lanes_[task->device_];
+      fold(lane.queued, thread->since - task->enqueued_, lane.ended);
       if (work_waits() || (waiting_ > 0 && idle_threads_ == 0) || pause_is_unseen()) wake_one();
       return task;
     }
@@ -348,7 +357,7 @@ void IoPool::ran(ThreadIterator thread, std::shared_ptr<IoTask>& task,
     --stuck_;
     --lanes_[task->device_].stuck;
   }
-  leave_lane(task->device_);
+  leave_lane(task->device_, std::chrono::steady_clock::now() - thread->since);
   if (!pause || stopped_ || task->withdrawn_) {
     --tasks_;
     if (stopped_) idle_.notify_all();
@@ -365,6 +374,34 @@ void IoPool::ran(ThreadIterator thread, std::shared_ptr<IoTask>& task,
   }
   paused_.push_back({std::chrono::steady_clock::now() + *pause, std::move(task)});
   std::push_heap(paused_.begin(), paused_.end(), kLatestFirst);
+}
+
+std::vector<IoPool::DeviceUse> IoPool::devices() const {
+  MutexLock lock(mutex_);
+  std::vector<DeviceUse> uses;
+  std::map<dev_t, Time> oldest;
+  for (const Thread& thread : threads_) {
+    if (thread.in_hand == nullptr) continue;
+    const auto [known, is_first] = oldest.try_emplace(thread.in_hand->device_, thread.since);
+    known->second = std::min(known->second, thread.since);
+  }
+  const Time now = std::chrono::steady_clock::now();
+  for (const auto& [device, lane] : lanes_) {
+    if (device == 0) continue;
+    const bool alone = lane.stuck == 0 && !others_wait(lane);
+    const auto since = oldest.find(device);
+    uses.push_back(
+        {.device = device,
+         .running = lane.running,
+         .stuck = lane.stuck,
+         .most = alone ? most_for_one_device(options_.threads) : share(lane),
+         .waiting = lane.waiting,
+         .ended = lane.ended,
+         .queued = lane.queued,
+         .served = lane.served,
+         .longest = since == oldest.end() ? std::chrono::nanoseconds(0) : now - since->second});
+  }
+  return uses;
 }
 
 int IoPool::threads() const {

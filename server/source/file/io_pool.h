@@ -97,6 +97,21 @@ class IoPool {
   // Once stopped: whether no call of run() is under way any more, at the latest after `patience`.
   bool idle_within(std::chrono::nanoseconds patience) SPDLD_EXCLUDES(mutex_);
 
+  // The calls of run() for one device. Each time is the mean of the last few.
+  struct DeviceUse {
+    dev_t device = 0;
+    int running = 0;  // now
+    int stuck = 0;    // of these
+    int most = 0;     // that may run at once, as things are
+    std::size_t waiting = 0;
+    std::uint64_t ended = 0;
+    std::chrono::nanoseconds queued{0};   // in line for a thread
+    std::chrono::nanoseconds served{0};   // by the device
+    std::chrono::nanoseconds longest{0};  // of those that run now: so far
+  };
+  // Of the devices that were read from of late; tasks of device 0 are of none.
+  std::vector<DeviceUse> devices() const SPDLD_EXCLUDES(mutex_);
+
   // How many threads the pool has now.
   int threads() const SPDLD_EXCLUDES(mutex_);
   // Of so many threads, those that a device may have while nobody else waits.
@@ -117,6 +132,9 @@ class IoPool {
     uid_t last_served = 0;
     int running = 0;
     int stuck = 0;  // of these
+    std::uint64_t ended = 0;
+    std::chrono::nanoseconds queued{0};  // as DeviceUse has it, and the next one
+    std::chrono::nanoseconds served{0};
   };
   struct Thread {
     std::shared_ptr<IoTask> in_hand = nullptr;
@@ -159,7 +177,8 @@ class IoPool {
   // Takes the task out of its lane or its pause; null: it is in neither.
   std::shared_ptr<IoTask> remove(IoTask& task) SPDLD_REQUIRES(mutex_);
   void end_pauses(Time now) SPDLD_REQUIRES(mutex_);
-  void leave_lane(dev_t device) SPDLD_REQUIRES(mutex_);
+  // A call that lasted so long has ended.
+  void leave_lane(dev_t device, std::chrono::nanoseconds served) SPDLD_REQUIRES(mutex_);
 
   const Options options_;
   mutable Mutex mutex_;

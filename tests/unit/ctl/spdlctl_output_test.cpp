@@ -441,6 +441,26 @@ TEST(Listing, ShowsHowFastStagesAreAndHowBusy) {
       "18us\n");
 }
 
+TEST(Listing, ShowsHowLongReadsWaitForThreadsAndForADevice) {
+  google::protobuf::RepeatedPtrField<v1::Storage> storage;
+  v1::Storage& slow = *storage.Add();
+  slow.set_device("0:31");
+  slow.set_mount("/data");
+  slow.set_reading(240);
+  slow.set_most(240);
+  slow.set_stuck(2);
+  slow.set_longest_s(12.5);
+  slow.set_waiting(60);
+  slow.set_reads(1000);
+  slow.set_queued_s(0.0051);
+  slow.set_served_s(0.02);
+  storage.Add()->set_device("elsewhere");
+  EXPECT_EQ(printed(storage_table(storage)),
+            "DEVICE     MOUNT  READING  STUCK  LONGEST  WAITING  READS  QUEUED  SERVED\n"
+            "0:31       /data  240/240      2   12.50s       60   1000   5.1ms  20.0ms\n"
+            "elsewhere  -          0/0      0      0us        0      0     0us     0us\n");
+}
+
 TEST(Listing, ShowsInWhichWayAStageReadItsJpegs) {
   google::protobuf::RepeatedPtrField<v1::Stage> stages;
   stages.Add()->set_stage("fetch");

@@ -62,8 +62,9 @@ class CompletionTest : public ::testing::Test {
 
 TEST_F(CompletionTest, NamesTheCommands) {
   EXPECT_THAT(words_of({"ge"}), ElementsAre("get"));
-  EXPECT_THAT(words_of({"get", ""}), UnorderedElementsAre("pipelines", "jobs", "sessions", "users",
-                                                          "stages", "failures", "classes"));
+  EXPECT_THAT(words_of({"get", ""}),
+              UnorderedElementsAre("pipelines", "jobs", "sessions", "users", "stages", "storage",
+                                   "failures", "classes"));
   EXPECT_THAT(words_of({"job", "re"}), ElementsAre("resize"));
   EXPECT_THAT(words_of({"service", ""}), UnorderedElementsAre("install", "status", "remove"));
   EXPECT_THAT(words_of({"service", "remove", "--f"}), ElementsAre("--force"));

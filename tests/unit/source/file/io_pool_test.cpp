@@ -396,6 +396,44 @@ TEST(IoPool, TellsATaskHowLongItHasWaitedInLine) {
   EXPECT_GE(asking->waited[1], asking->waited[0]);
 }
 
+TEST(IoPool, TellsOfEachDeviceWhatRunsAndWaits) {
+  Hanging slow(3);
+  IoPool pool({.threads = 2, .stuck_after = kNever});
+  slow.submit(pool, 7);  // one more than it may have, and one for good measure
+  slow.wait_for_begun(1);
+  std::vector<IoPool::DeviceUse> uses = pool.devices();
+  ASSERT_EQ(uses.size(), 1U);
+  EXPECT_EQ(uses[0].device, 7U);
+  EXPECT_EQ(uses[0].running, 1);
+  EXPECT_EQ(uses[0].most, 1);
+  EXPECT_EQ(uses[0].waiting, 2U);
+  EXPECT_EQ(uses[0].ended, 0U);
+  EXPECT_GT(uses[0].longest, std::chrono::nanoseconds(0));
+  slow.let_go();
+  slow.wait_for_begun(2);
+  while (pool.devices()[0].ended < 3) std::this_thread::yield();
+  uses = pool.devices();
+  EXPECT_EQ(uses[0].running, 0);
+  EXPECT_EQ(uses[0].waiting, 0U);
+  EXPECT_GT(uses[0].queued, std::chrono::nanoseconds(0));
+  EXPECT_GT(uses[0].served, std::chrono::nanoseconds(0));
+  EXPECT_EQ(uses[0].longest, std::chrono::nanoseconds(0));
+}
+
+TEST(IoPool, TellsOfADeviceWhoseCallsAreStuckThatItMayHaveItsShare) {
+  Hanging stuck(4);
+  Hanging more(60);  // than it may have: a thread looks for stuck calls
+  IoPool pool({.threads = 32, .stuck_after = std::chrono::milliseconds(1)});
+  stuck.submit(pool, 7);
+  stuck.wait_for_begun(4);
+  EXPECT_EQ(pool.devices()[0].most, 30);  // alone, but for a few
+  more.submit(pool, 7);
+  while (pool.devices()[0].stuck < 4) std::this_thread::yield();
+  EXPECT_EQ(pool.devices()[0].most, 16);
+  stuck.let_go();
+  more.let_go();
+}
+
 TEST(IoPool, HoldsNoThreadDuringAPause) {
   std::binary_semaphore paused(0);
   IoPool pool({.threads = 1, .stuck_after = kNever});

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/worker_time.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <utility>
+
+namespace spdld::engine {
+
+void WorkerClocks::begin(unsigned worker) {
+  clocks_[worker] = {.thread = static_cast<pid_t>(::syscall(SYS_gettid)),
+                     .since = std::chrono::steady_clock::now(),
+                     .asleep = false};
+}
+
+void WorkerClocks::pass(unsigned worker, std::chrono::nanoseconds& on) {
+  const Time now = std::chrono::steady_clock::now();
+  on += now - std::exchange(clocks_[worker].since, now);
+}
+
+void WorkerClocks::sleeps(unsigned worker) {
+  pass(worker, time_.rows);
+  clocks_[worker].asleep = true;
+}
+
+void WorkerClocks::wakes(unsigned worker) {
+  pass(worker, time_.of(why_));
+  clocks_[worker].asleep = false;
+}
+
+void WorkerClocks::idle_for(Idle why) {
+  if (why == why_) return;
+  for (unsigned worker = 0; worker < clocks_.size(); ++worker) {
+    if (clocks_[worker].asleep) pass(worker, time_.of(why_));
+  }
+  why_ = why;
+}
+
+WorkerTime WorkerClocks::total() const {
+  WorkerTime total = time_;
+  const Time now = std::chrono::steady_clock::now();
+  for (const Clock& clock : clocks_) {
+    if (clock.thread == 0) continue;
+    (clock.asleep ? total.of(why_) : total.rows) += now - clock.since;
+  }
+  return total;
+}
+
+std::vector<pid_t> WorkerClocks::threads() const {
+  std::vector<pid_t> threads;
+  for (const Clock& clock : clocks_) {
+    if (clock.thread != 0) threads.push_back(clock.thread);
+  }
+  return threads;
+}
+
+std::optional<std::chrono::nanoseconds> waited_for_cores(std::span<const pid_t> threads) {
+  std::chrono::nanoseconds sum{0};
+  for (const pid_t thread : threads) {
+    // Time on a core, time that it waited for one, and how often it had one.
+    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/schedstat");
+    std::int64_t ran = 0;
+    std::int64_t waited = 0;
+    if (!(file >> ran >> waited)) return std::nullopt;
+    sum += std::chrono::nanoseconds(waited);
+  }
+  return sum;
+}
+
+}  // namespace spdld::engine
