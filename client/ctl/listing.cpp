@@ -337,6 +337,7 @@ std::string show_workers(const v1::Daemon& daemon) {
   add(spent.stage_bound_s(), "by a stage's concurrency");
   add(spent.job_bound_s(), "by a job's limit");
   add(spent.slot_s(), "as ranks have all they may");
+  add(spent.left_s(), "left to jobs of short rows");
   add(spent.work_s(), "as nobody reads");
   if (!idle.empty()) text += fmt::format("; idle: {}", fmt::join(idle, ", "));
   if (spent.core_s() >= 0.05) text += fmt::format("; {:.1f} waited for a core", spent.core_s());

@@ -55,7 +55,8 @@ Result<RuntimeLock> RuntimeLock::take(const std::string& runtime_dir) {
     return error(Code::kAlreadyExists,
                  fmt::format("another daemon ({}) runs in {}; stop it, or set another runtime_dir",
                              lock.error().message(), runtime_dir));
-  if (::fstatat(directory.get(), "lock", &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+  if (lock.error().code() == Code::kPermissionDenied &&
+      ::fstatat(directory.get(), "lock", &info, AT_SYMLINK_NOFOLLOW) == 0 &&
       info.st_uid != ::geteuid()) {
     return error(lock.error().code(),
                  fmt::format("{}: a daemon that uid {} has started serves there, or has left this "

@@ -47,6 +47,13 @@ void begin_rows(Claim& claim) {
   claim.begun.assign(claim.tasks.begin(), claim.tasks.end());
 }
 
+// What this thread has used since `cpu_time` went into the run. Returns it, and sets `cpu_time`.
+std::chrono::nanoseconds charge(Run& run, std::chrono::nanoseconds& cpu_time) {
+  const auto before = std::exchange(cpu_time, thread_cpu_time());
+  run.count_cpu_time(cpu_time - before);
+  return cpu_time - before;
+}
+
 }  // namespace
 
 // Lives on the stack of one of the executor's methods.
@@ -57,7 +64,6 @@ class SPDLD_THREAD_ANNOTATION(scoped_lockable) Executor::Change {
   }
   ~Change() SPDLD_RELEASE() {
     if (wakes_) executor_.wake_worker();
-    if (executor_.asleep_ > 0) executor_.clocks_.idle_for(executor_.queue_.why_idle());
     executor_.mutex_.unlock();
   }
   Change(const Change&) = delete;
@@ -118,7 +124,9 @@ void Executor::tune(Run& run, int fetch_concurrency, int process_concurrency) {
 
 void Executor::wake_worker() {
   if (asleep_ == 0 || stopping_) return;
-  if (queue_.has_work() || (timed_ == 0 && queue_.pause_end())) work_may_wait_.notify_one();
+  const bool has_work = queue_.has_work();
+  if (!has_work) clocks_.idle_for(queue_.why_idle());
+  if (has_work || (timed_ == 0 && queue_.pause_end())) work_may_wait_.notify_one();
 }
 
 void Executor::cancel(StreamId id, std::uint64_t epoch, std::uint64_t step) {
@@ -372,7 +380,7 @@ void Executor::work(unsigned worker) {
     if (claim.batch) {
       process(claim, worker, cpu_time);
     } else {
-      open_batch(claim, worker);
+      open_batch(claim, worker, cpu_time);
     }
   }
 }
@@ -392,8 +400,9 @@ void Executor::sleep(unsigned worker) {
   --asleep_;
 }
 
-void Executor::open_batch(const Claim& claim, unsigned worker) {
+void Executor::open_batch(const Claim& claim, unsigned worker, std::chrono::nanoseconds& cpu_time) {
   Stream& stream = *claim.stream;
+  const std::shared_ptr<Run> run = claim.lane->run;
   std::optional<BatchOrder> order = stream.port->open();
   Aftermath after;
   {
@@ -424,6 +433,7 @@ void Executor::open_batch(const Claim& claim, unsigned worker) {
     if (after.empty()) change.wakes_nobody();
   }
   tell(after);
+  charge(*run, cpu_time);
 }
 
 void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& cpu_time) {
@@ -465,9 +475,7 @@ void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& 
     claim.tasks[row]->bytes.restart();
     claim.tasks[row]->bytes.shrink(kept);
   }
-  const auto cpu_before = std::exchange(cpu_time, thread_cpu_time());
-  run.count_cpu_time(cpu_time - cpu_before);
-  outcome.cpu_s = std::chrono::duration<double>(cpu_time - cpu_before).count();
+  outcome.cpu_s = std::chrono::duration<double>(charge(run, cpu_time)).count();
   outcome.now = run.clock().now();
   outcome.took = outcome.now - begun;
   {
@@ -480,7 +488,9 @@ void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& 
     queue_.erase_idle(after.streams, after.lanes);
     if (after.empty()) change.wakes_nobody();
   }
+  const bool ends_batch = !after.ended.empty();
   tell(after);
+  if (ends_batch) charge(run, cpu_time);
 }
 
 bool Executor::leave(Claim& claim, Task& task, RowState state, std::uint64_t answers,

@@ -129,8 +129,10 @@ class Executor final : private source::FetchSink {
   // Until there may be something to pick.
   void sleep(unsigned worker) SPDLD_REQUIRES(mutex_);
   void wake_worker() SPDLD_REQUIRES(mutex_);
-  void open_batch(const Claim& claim, unsigned worker) SPDLD_EXCLUDES(mutex_);
-  // `cpu_time`: of the thread, when it had ended its last claim; looking for this one counts, too.
+  // `cpu_time`: of the thread, when it had ended its last claim, here and below; looking for this
+  // one counts, too.
+  void open_batch(const Claim& claim, unsigned worker, std::chrono::nanoseconds& cpu_time)
+      SPDLD_EXCLUDES(mutex_);
   void process(Claim& claim, unsigned worker, std::chrono::nanoseconds& cpu_time)
       SPDLD_EXCLUDES(mutex_);
   // `worker` turns to this run: what it has kept for another one is freed.

@@ -150,10 +150,15 @@ Idle WorkQueue::why_idle(const Lane& lane) const {
         return std::any_of(stream.batches.begin(), stream.batches.end(),
                            [](const OpenBatch& batch) { return batch.has_rows(); });
       });
-  const bool wants_worker = has_rows || !lane.ready.empty() || !lane.parked.empty();
-  if (wants_worker && !may_have_worker(lane))
-    return lane.run->is_bound_by_job() || must_leave_worker(lane) ? Idle::kJobBound
-                                                                  : Idle::kStageBound;
+  const bool may_open = std::any_of(
+      lane.streams.begin(), lane.streams.end(),
+      [](const Stream& stream) { return stream.may_open && !stream.opening && !stream.closed; });
+  const bool wants_worker = has_rows || may_open || !lane.ready.empty() || !lane.parked.empty();
+  if (wants_worker && !may_have_worker(lane)) {
+    const int cap = lane.run->process_concurrency();
+    if (cap == 0 || lane.workers() < cap) return Idle::kLeft;
+    return lane.run->is_bound_by_job() ? Idle::kJobBound : Idle::kStageBound;
+  }
   if (!lane.parked.empty()) return Idle::kMemory;
   if (has_rows || lane.fetching > 0) return Idle::kBytes;
   return lane.streams.empty() ? Idle::kWork : Idle::kSlot;

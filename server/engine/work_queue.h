@@ -51,7 +51,7 @@ class WorkQueue {
   bool pick(Claim& claim);
   // Whether pick() would find something; changes nothing.
   bool has_work();
-  // Where pick() found nothing: why.
+  // Where has_work() is false: why.
   Idle why_idle() const;
   // When a row's pause ends, which gives workers something.
   std::optional<std::chrono::steady_clock::time_point> pause_end() const {

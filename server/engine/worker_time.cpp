@@ -22,30 +22,37 @@ void WorkerClocks::pass(unsigned worker, std::chrono::nanoseconds& on) {
   on += now - std::exchange(clocks_[worker].since, now);
 }
 
+void WorkerClocks::pass_sleep(Time now) {
+  time_.of(why_) += sleepers_ * (now - std::exchange(slept_since_, now));
+}
+
 void WorkerClocks::sleeps(unsigned worker) {
   pass(worker, time_.rows);
+  pass_sleep(clocks_[worker].since);
   clocks_[worker].asleep = true;
+  ++sleepers_;
 }
 
 void WorkerClocks::wakes(unsigned worker) {
-  pass(worker, time_.of(why_));
-  clocks_[worker].asleep = false;
+  Clock& clock = clocks_[worker];
+  clock.since = std::chrono::steady_clock::now();
+  pass_sleep(clock.since);
+  clock.asleep = false;
+  --sleepers_;
 }
 
 void WorkerClocks::idle_for(Idle why) {
   if (why == why_) return;
-  for (unsigned worker = 0; worker < clocks_.size(); ++worker) {
-    if (clocks_[worker].asleep) pass(worker, time_.of(why_));
-  }
+  pass_sleep(std::chrono::steady_clock::now());
   why_ = why;
 }
 
 WorkerTime WorkerClocks::total() const {
   WorkerTime total = time_;
   const Time now = std::chrono::steady_clock::now();
+  if (sleepers_ > 0) total.of(why_) += sleepers_ * (now - slept_since_);
   for (const Clock& clock : clocks_) {
-    if (clock.thread == 0) continue;
-    (clock.asleep ? total.of(why_) : total.rows) += now - clock.since;
+    if (clock.thread != 0 && !clock.asleep) total.rows += now - clock.since;
   }
   return total;
 }

@@ -17,12 +17,13 @@ namespace spdld::engine {
 enum class Idle {
   kWork,        // there is no stream
   kSlot,        // no stream has a batch to make: its consumers have all that they may have
+  kLeft,        // all that there is are rows that take long, and a worker is left to short ones
   kJobBound,    // a run has all the workers that its job may have
   kStageBound,  // ... or that its stage may have
   kMemory,      // rows wait for room to decode
   kBytes,       // the sources have all rows that they may have
 };
-inline constexpr std::size_t kIdles = 6;
+inline constexpr std::size_t kIdles = 7;
 
 // The time of all workers of a pool, which adds up: what a worker has spent since it began is in
 // one of these.
@@ -60,14 +61,18 @@ class WorkerClocks {
   using Time = std::chrono::steady_clock::time_point;
   struct Clock {
     pid_t thread = 0;  // 0: it has not begun
-    Time since;
+    Time since;        // while it is awake
     bool asleep = false;
   };
 
   void pass(unsigned worker, std::chrono::nanoseconds& on);
+  // The time of those that sleep, up to now.
+  void pass_sleep(Time now);
 
   std::vector<Clock> clocks_;
   Idle why_ = Idle::kWork;
+  int sleepers_ = 0;
+  Time slept_since_;  // all of them
   WorkerTime time_;
 };
 

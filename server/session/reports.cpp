@@ -20,24 +20,26 @@ std::uint64_t microseconds(std::chrono::nanoseconds time) {
 }
 
 // In nanoseconds, in the order of WorkersView.
-RateWindow<9>::Counts worker_counts(engine::Executor& executor) {
+struct WorkerCounts {
+  RateWindow<10>::Counts ns{};
+  bool knows_cores = false;
+};
+
+WorkerCounts worker_counts(engine::Executor& executor) {
   using engine::Idle;
   const engine::WorkerTime time = executor.worker_time();
+  const std::optional<std::chrono::nanoseconds> cores = executor.waited_for_cores();
   const auto ns = [](std::chrono::nanoseconds of) {
     return static_cast<std::uint64_t>(of.count());
   };
-  return {ns(time.rows),
-          ns(time.batches),
-          ns(time.of(Idle::kBytes)),
-          ns(time.of(Idle::kMemory)),
-          ns(time.of(Idle::kStageBound)),
-          ns(time.of(Idle::kJobBound)),
-          ns(time.of(Idle::kSlot)),
-          ns(time.of(Idle::kWork)),
-          ns(executor.waited_for_cores().value_or(std::chrono::nanoseconds(0)))};
+  return {.ns = {ns(time.rows), ns(time.batches), ns(time.of(Idle::kBytes)),
+                 ns(time.of(Idle::kMemory)), ns(time.of(Idle::kStageBound)),
+                 ns(time.of(Idle::kJobBound)), ns(time.of(Idle::kSlot)), ns(time.of(Idle::kLeft)),
+                 ns(time.of(Idle::kWork)), ns(cores.value_or(std::chrono::nanoseconds(0)))},
+          .knows_cores = cores.has_value()};
 }
 
-WorkersView workers_view(std::array<double, 9> ns, bool knows_cores) {
+WorkersView workers_view(std::array<double, 10> ns, bool knows_cores) {
   for (double& of : ns) of *= 1e-9;
   return {.rows_s = ns[0],
           .batches_s = ns[1],
@@ -46,8 +48,9 @@ WorkersView workers_view(std::array<double, 9> ns, bool knows_cores) {
           .stage_bound_s = ns[4],
           .job_bound_s = ns[5],
           .slot_s = ns[6],
-          .work_s = ns[7],
-          .core_s = knows_cores ? std::optional(ns[8]) : std::nullopt};
+          .left_s = ns[7],
+          .work_s = ns[8],
+          .core_s = knows_cores ? std::optional(ns[9]) : std::nullopt};
 }
 
 }  // namespace
@@ -356,30 +359,29 @@ void Reports::count_users(std::map<uid_t, UserView>& users) const {
 }
 
 WorkersView Reports::workers() const {
-  std::array<double, 9> spent{};
-  const RateWindow<9>::Counts counts = worker_counts(deps_.executor);
-  std::copy(counts.begin(), counts.end(), spent.begin());
-  return workers_view(spent, deps_.executor.waited_for_cores().has_value());
+  const WorkerCounts spent = worker_counts(deps_.executor);
+  std::array<double, 10> ns{};
+  std::copy(spent.ns.begin(), spent.ns.end(), ns.begin());
+  return workers_view(ns, spent.knows_cores);
 }
 
 std::optional<WorkersView> Reports::workers_lately() const {
-  std::optional<RateWindow<9>::Rates> rates;
-  {
-    MutexLock lock(table_.mutex());
-    rates = workers_.per_second();
-  }
+  MutexLock lock(table_.mutex());
+  const auto rates = workers_.per_second();
   if (!rates) return std::nullopt;
-  return workers_view(*rates, deps_.executor.waited_for_cores().has_value());
+  return workers_view(*rates, knows_cores_);
 }
 
 void Reports::take_rates() {
-  const RateWindow<9>::Counts workers = worker_counts(deps_.executor);
-  MutexLock lock(table_.mutex());
   const std::chrono::nanoseconds now = deps_.clock.now();
+  const WorkerCounts workers = worker_counts(deps_.executor);
+  MutexLock lock(table_.mutex());
   if (!handed_.is_due(now)) return;  // somebody who leaves may tick, too
   const Totals totals = totals_so_far();
   handed_.add(now, {totals.batches, totals.rows});
-  workers_.add(now, workers);
+  if (workers.knows_cores != knows_cores_) workers_.clear();  // a 0 there is no count
+  knows_cores_ = workers.knows_cores;
+  workers_.add(now, workers.ns);
   for (const auto& [id, session] : table_.sessions()) {
     if (session->consumer != nullptr) session->rows.add(now, {session->consumer->view().rows});
   }

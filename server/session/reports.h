@@ -59,8 +59,10 @@ class Reports {
 
   const SessionsDeps& deps_;
   const JobTable& table_;
-  RateWindow<2> handed_ SPDLD_GUARDED_BY(table_.mutex());   // batches and rows, to all consumers
-  RateWindow<9> workers_ SPDLD_GUARDED_BY(table_.mutex());  // nanoseconds, as WorkersView has them
+  RateWindow<2> handed_ SPDLD_GUARDED_BY(table_.mutex());  // batches and rows, to all consumers
+  // Nanoseconds, in the order of WorkersView.
+  RateWindow<10> workers_ SPDLD_GUARDED_BY(table_.mutex());
+  bool knows_cores_ SPDLD_GUARDED_BY(table_.mutex()) = false;  // the last of these
 };
 
 }  // namespace spdld::session

@@ -619,7 +619,8 @@ DaemonView SessionService::daemon(const job::Caller& caller) {
   for (const engine::SampleCache::Snapshot& cache : catalogue_.cache_snapshots(caller.uid))
     view.caches.push_back(view_of(cache));
   if (facts_.jpeg) view.jpeg = facts_.jpeg();
-  if (facts_.storage) view.storage = facts_.storage();
+  // Of other users' data, too.
+  if (facts_.storage && pipelines_.is_admin(caller.uid)) view.storage = facts_.storage();
   view.workers = sessions_.reports().workers();
   view.workers_lately = sessions_.reports().workers_lately();
   view.drain = sessions_.drain().view();

@@ -144,7 +144,7 @@ def test_rates_are_there_without_a_wait_for_them(
     assert "ROWS/S" in daemon.ctl("get", "jobs").stdout
     lately = {what: of for what, of in status["workers_lately"].items() if what != "core_s"}
     assert lately["rows_s"] > 0
-    assert 0.5 < sum(lately.values()) / status["cpu_threads"] < 2, "all of the workers' time"
+    assert sum(lately.values()) > lately["rows_s"], "they are idle, too"
     assert "at work" in daemon.ctl("status").stdout
 
     reader.kill()

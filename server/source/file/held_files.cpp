@@ -30,7 +30,10 @@ class HeldFiles::Closer final : public IoTask {
 
   std::optional<std::chrono::nanoseconds> run() override {
     const std::shared_ptr<HeldFiles> files = files_.lock();
-    if (files == nullptr || !files->close_unused()) return std::nullopt;
+    try {
+      if (files == nullptr || !files->close_unused()) return std::nullopt;
+    } catch (const std::bad_alloc&) {  // they stay until the next look
+    }
     return files->unused_;
   }
   void cancel() override {}
@@ -79,7 +82,7 @@ HeldFiles::HeldPtr HeldFiles::get(const FileRange& range, Disk& disk) {
       closed = std::exchange(entry.held, opened);
       if (opened == nullptr || !opened->counts) entries_.erase(number);
     }
-    wants_closer = !entries_.empty() && !std::exchange(has_closer_, !entries_.empty());
+    wants_closer = !entries_.empty() && !std::exchange(has_closer_, true);
   }
   if (wants_closer && !start_closer()) {
     MutexLock lock(mutex_);

@@ -22,6 +22,9 @@ constexpr std::size_t kKeptLanes = 64;
 // And so are users' queues.
 constexpr std::size_t kKeptQueues = 16;
 
+// A device without a call for so long is not told of.
+constexpr std::chrono::minutes kOfLate{1};
+
 // Takes one more into a mean of which the last 16 make up most.
 void fold(std::chrono::nanoseconds& mean, std::chrono::nanoseconds one, std::uint64_t before) {
   mean += (one - mean) / static_cast<std::int64_t>(std::min<std::uint64_t>(before + 1, 16));
@@ -241,10 +244,8 @@ bool IoPool::pause_is_unseen() const {
   return !paused_.empty() && (!watch_ || *watch_ > paused_.front().until);
 }
 
-void IoPool::leave_lane(dev_t device, std::chrono::nanoseconds served) {
+void IoPool::leave_lane(dev_t device) {
   const auto lane = lanes_.find(device);
-  fold(lane->second.served, served, lane->second.ended);
-  ++lane->second.ended;
   --lane->second.running;
   --running_;
   if (lanes_.size() > kKeptLanes && lane->second.running == 0 && lane->second.waiting == 0) {
@@ -302,7 +303,10 @@ std::shared_ptr<IoTask> IoPool::next(ThreadIterator thread) {
     // Only a thread that has looked once more ends: it may have been woken for a task.
     if (!goes_on) break;
     // There are more threads than may run once calls that were stuck have ended.
-    if (static_cast<int>(threads_.size()) > options_.threads + stuck_ + 1) break;
+    if (static_cast<int>(threads_.size()) > options_.threads + stuck_ + 1) {
+      if (pause_is_unseen()) wake_one();
+      break;
+    }
     goes_on = sleep();
   }
   if (!stopped_) {
@@ -357,7 +361,13 @@ void IoPool::ran(ThreadIterator thread, std::shared_ptr<IoTask>& task,
     --stuck_;
     --lanes_[task->device_].stuck;
   }
-  leave_lane(task->device_, std::chrono::steady_clock::now() - thread->since);
+  // One that pauses, for room say, is not served yet.
+  if (!pause) {
+    Lane& lane = lanes_[task->device_];
+    lane.ended_at = std::chrono::steady_clock::now();
+    fold(lane.served, lane.ended_at - thread->since, lane.ended++);
+  }
+  leave_lane(task->device_);
   if (!pause || stopped_ || task->withdrawn_) {
     --tasks_;
     if (stopped_) idle_.notify_all();
@@ -387,7 +397,8 @@ std::vector<IoPool::DeviceUse> IoPool::devices() const {
   }
   const Time now = std::chrono::steady_clock::now();
   for (const auto& [device, lane] : lanes_) {
-    if (device == 0) continue;
+    const bool is_idle = lane.running == 0 && lane.waiting == 0;
+    if (device == 0 || (is_idle && now - lane.ended_at > kOfLate)) continue;
     const bool alone = lane.stuck == 0 && !others_wait(lane);
     const auto since = oldest.find(device);
     uses.push_back(

@@ -97,7 +97,7 @@ class IoPool {
   // Once stopped: whether no call of run() is under way any more, at the latest after `patience`.
   bool idle_within(std::chrono::nanoseconds patience) SPDLD_EXCLUDES(mutex_);
 
-  // The calls of run() for one device. Each time is the mean of the last few.
+  // The tasks of one device. Each time is the mean of the last few.
   struct DeviceUse {
     dev_t device = 0;
     int running = 0;  // now
@@ -106,10 +106,10 @@ class IoPool {
     std::size_t waiting = 0;
     std::uint64_t ended = 0;
     std::chrono::nanoseconds queued{0};   // in line for a thread
-    std::chrono::nanoseconds served{0};   // by the device
+    std::chrono::nanoseconds served{0};   // by the device: the last call of run()
     std::chrono::nanoseconds longest{0};  // of those that run now: so far
   };
-  // Of the devices that were read from of late; tasks of device 0 are of none.
+  // Of the devices that had a task in the last minute; tasks of device 0 are of none.
   std::vector<DeviceUse> devices() const SPDLD_EXCLUDES(mutex_);
 
   // How many threads the pool has now.
@@ -131,10 +131,11 @@ class IoPool {
     std::size_t waiting = 0;
     uid_t last_served = 0;
     int running = 0;
-    int stuck = 0;  // of these
-    std::uint64_t ended = 0;
-    std::chrono::nanoseconds queued{0};  // as DeviceUse has it, and the next one
+    int stuck = 0;            // of these
+    std::uint64_t ended = 0;  // as DeviceUse has it, and the next two
+    std::chrono::nanoseconds queued{0};
     std::chrono::nanoseconds served{0};
+    Time ended_at;  // the last one
   };
   struct Thread {
     std::shared_ptr<IoTask> in_hand = nullptr;
@@ -177,18 +178,17 @@ class IoPool {
   // Takes the task out of its lane or its pause; null: it is in neither.
   std::shared_ptr<IoTask> remove(IoTask& task) SPDLD_REQUIRES(mutex_);
   void end_pauses(Time now) SPDLD_REQUIRES(mutex_);
-  // A call that lasted so long has ended.
-  void leave_lane(dev_t device, std::chrono::nanoseconds served) SPDLD_REQUIRES(mutex_);
+  void leave_lane(dev_t device) SPDLD_REQUIRES(mutex_);
 
   const Options options_;
   mutable Mutex mutex_;
   // Where threads sleep, by the rule of Executor::work_may_wait_. A thread sleeps, or ends, only
   // after it looked and found nothing. A task that is submitted wakes one thread. A thread that
   // takes a task wakes the next one if more may run, or if nobody would see a pause end. A thread
-  // that is done with a task,
-  // whose device and others may then have more threads, looks for itself. So while tasks wait that
-  // may not run, there is one thread more than may run, which sees when a call is stuck; and while
-  // tasks pause, there is one that sleeps no longer than the first of them.
+  // that is done with a task, whose device and others may then have more threads, looks for itself.
+  // So while tasks wait that may not run, there is one thread more than may run, which sees when a
+  // call is stuck; and while tasks pause, there is one that sleeps no longer than the first of
+  // them.
   CondVar changed_;
   CondVar idle_;  // where idle_within() waits
   std::map<dev_t, Lane> lanes_ SPDLD_GUARDED_BY(mutex_);

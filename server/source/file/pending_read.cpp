@@ -8,15 +8,17 @@ namespace spdld::source {
 
 Status PendingReads::submit(IoPool& io, dev_t device, uid_t user,
                             const std::shared_ptr<PendingRead>& read) {
-  {
-    MutexLock lock(mutex_);
-    read->place_ = reads_.size();
-    reads_.push_back(read.get());
-  }
+  bool is_listed = false;
   const auto take_back = [&] {
-    if (claim(*read)) read->give_back();
+    if (!is_listed || claim(*read)) read->give_back();
   };
   try {
+    {
+      MutexLock lock(mutex_);
+      reads_.push_back(read.get());
+      read->place_ = reads_.size() - 1;
+      is_listed = true;
+    }
     Status status = io.submit(device, user, read);
     if (!status.ok()) take_back();
     return status;

@@ -366,6 +366,32 @@ TEST(IoPool, EndsAPauseThoughThreadsThatWereIdleHaveEndedMeanwhile) {
   }
 }
 
+TEST(IoPool, EndsAPauseThoughTheThreadThatSawItBeginIsOneTooMany) {
+  std::binary_semaphore begun(0);
+  std::binary_semaphore go(0);
+  std::binary_semaphore ended(0);
+  std::latch others(2);
+  IoPool pool({.threads = 1, .stuck_after = std::chrono::milliseconds(1), .idle_for = kNever});
+  ASSERT_TRUE(pool.submit(1, task([&, first = true]() mutable -> Pause {
+                            if (std::exchange(first, false)) {
+                              begun.release();
+                              go.acquire();
+                              return std::chrono::milliseconds(1);
+                            }
+                            ended.release();
+                            return std::nullopt;
+                          }))
+                  .ok());
+  begun.acquire();
+  // Once the first one is stuck, other threads come for these, and then sleep for good.
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(pool.submit(2, once([&] { others.count_down(); })).ok());
+  }
+  others.wait();
+  go.release();
+  ended.acquire();
+}
+
 TEST(IoPool, TellsATaskHowLongItHasWaitedInLine) {
   class Asking final : public IoTask {
    public:
