@@ -5,8 +5,8 @@
 #   launch_clang.sh CCACHE CLANG OPTION...    in the build directory
 #
 # CMake gives the header of a precompiled one by an absolute path, which ccache takes for a part of the
-# command; it becomes a relative one. And a precompiled header names the checkout that it was made in: beside
-# it ccache finds, instead, what its text comes to.
+# command; it becomes a relative one. And a precompiled header names the checkout that it was made in, which
+# may be gone by the next time: each checkout makes its own, and beside it ccache finds what its text comes to.
 set -eu
 precompiles=
 for option; do
@@ -17,8 +17,8 @@ for option; do
   previous=$option
 done
 [ "$precompiles" ] || exec "$@"
-"$@"
 shift
+"$@"
 # The last -o is the one that counts.
 "$@" -Xclang -E -Xclang -dD -P -o "$out.text"
 sha256sum <"$out.text" >"$out.sum"

@@ -11,7 +11,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-unsigned at(Bytes bytes, std::size_t i) { return std::to_integer<unsigned>(bytes[i]); }
+unsigned byte_at(Bytes bytes, std::size_t i) { return std::to_integer<unsigned>(bytes[i]); }
 
 // A picture's packet tells this of it.
 struct Picture {
@@ -21,24 +21,24 @@ struct Picture {
 
 // The header of a unit of a picture; empty: the unit is something else.
 std::optional<Picture> h264_unit(Bytes unit) {
-  const unsigned type = at(unit, 0) & 31;
+  const unsigned type = byte_at(unit, 0) & 31;
   if (type != 1 && type != 2 && type != 5) return std::nullopt;
-  return Picture{.is_needed = (at(unit, 0) >> 5 & 3) != 0};
+  return Picture{.is_needed = (byte_at(unit, 0) >> 5 & 3) != 0};
 }
 
 std::optional<Picture> hevc_unit(Bytes unit) {
-  const unsigned type = at(unit, 0) >> 1 & 63;
+  const unsigned type = byte_at(unit, 0) >> 1 & 63;
   if (type > 31 || unit.size() < 2) return std::nullopt;
   // Pictures of even types below the key frames' are not referred to within their layer.
   constexpr unsigned kReservedNonReference = 14;
-  const unsigned layer = std::max(at(unit, 1) & 7, 1U) - 1;
+  const unsigned layer = std::max(byte_at(unit, 1) & 7, 1U) - 1;
   return Picture{.is_needed = type > kReservedNonReference || type % 2 == 1,
                  .layer = static_cast<std::uint8_t>(layer)};
 }
 
 // Parameters of sequences and pictures, of H.264 with their extension and those of HEVC's layers.
 bool is_parameters(Bytes unit, bool is_hevc) {
-  const unsigned type = is_hevc ? at(unit, 0) >> 1 & 63 : at(unit, 0) & 31;
+  const unsigned type = is_hevc ? byte_at(unit, 0) >> 1 & 63 : byte_at(unit, 0) & 31;
   if (is_hevc) return type >= 32 && type <= 34;
   return type == 7 || type == 8 || type == 13 || type == 15;
 }
@@ -48,7 +48,7 @@ Picture picture_of(Bytes packet, std::size_t length_bytes, bool is_hevc, bool& h
   bool any = false;
   while (packet.size() > length_bytes) {
     std::size_t length = 0;
-    for (std::size_t i = 0; i < length_bytes; ++i) length = length << 8 | at(packet, i);
+    for (std::size_t i = 0; i < length_bytes; ++i) length = length << 8 | byte_at(packet, i);
     packet = packet.subspan(length_bytes);
     if (length == 0 || length > packet.size()) {
       has_parameters = true;  // for all that is known
