@@ -47,7 +47,7 @@ void begin_rows(Claim& claim) {
   claim.begun.assign(claim.tasks.begin(), claim.tasks.end());
 }
 
-// What this thread has used since `cpu_time` went into the run. Returns it, and sets `cpu_time`.
+// Charges the run with this thread's CPU time since `cpu_time`. Returns it, and sets `cpu_time`.
 std::chrono::nanoseconds charge(Run& run, std::chrono::nanoseconds& cpu_time) {
   const auto before = std::exchange(cpu_time, thread_cpu_time());
   run.count_cpu_time(cpu_time - before);
@@ -123,7 +123,7 @@ void Executor::tune(Run& run, int fetch_concurrency, int process_concurrency) {
 }
 
 void Executor::wake_worker() {
-  if (asleep_ == 0 || stopping_) return;
+  if (clocks_.sleepers() == 0 || stopping_) return;
   const bool has_work = queue_.has_work();
   if (!has_work) clocks_.idle_for(queue_.why_idle());
   if (has_work || (timed_ == 0 && queue_.pause_end())) work_may_wait_.notify_one();
@@ -386,7 +386,6 @@ void Executor::work(unsigned worker) {
 }
 
 void Executor::sleep(unsigned worker) {
-  ++asleep_;
   clocks_.idle_for(queue_.why_idle());
   clocks_.sleeps(worker);
   if (const auto until = queue_.pause_end()) {
@@ -397,7 +396,6 @@ void Executor::sleep(unsigned worker) {
     work_may_wait_.wait(mutex_);
   }
   clocks_.wakes(worker);
-  --asleep_;
 }
 
 void Executor::open_batch(const Claim& claim, unsigned worker, std::chrono::nanoseconds& cpu_time) {

@@ -87,7 +87,7 @@ class Executor final : private source::FetchSink {
   // No further batch. Those under way are abandoned.
   void close_stream(StreamId stream) SPDLD_EXCLUDES(mutex_);
 
-  // What the workers have done since the executor was made.
+  // The workers' time since the executor was made.
   WorkerTime worker_time() SPDLD_EXCLUDES(mutex_);
   // Of that: so long they were ready to run and waited for a core; none: not known.
   std::optional<std::chrono::nanoseconds> waited_for_cores() SPDLD_EXCLUDES(mutex_);
@@ -166,9 +166,8 @@ class Executor final : private source::FetchSink {
   // So an event that admits many wakes many, one by the other. While a row's pause is pending, one
   // of those that sleep has a timeout.
   CondVar work_may_wait_;
-  unsigned asleep_ SPDLD_GUARDED_BY(mutex_) = 0;  // workers
-  unsigned timed_ SPDLD_GUARDED_BY(mutex_) = 0;   // those of them with a timeout
-  CondVar fetches_ended_;                         // the destructor waits here
+  unsigned timed_ SPDLD_GUARDED_BY(mutex_) = 0;  // workers that sleep with a timeout
+  CondVar fetches_ended_;                        // the destructor waits here
   WorkQueue queue_ SPDLD_GUARDED_BY(mutex_);
   WorkerClocks clocks_ SPDLD_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<Run>> last_runs_;  // [worker], which alone touches it

@@ -43,7 +43,7 @@ class WorkerClocks {
 
   // By the worker's own thread, before all else.
   void begin(unsigned worker);
-  // What has passed since the worker's last call was spent on that.
+  // The time since the worker's last call was spent on that.
   void made_rows(unsigned worker) { pass(worker, time_.rows); }
   void opened_batch(unsigned worker) { pass(worker, time_.batches); }
   // Looking for work counts with the rows.
@@ -51,6 +51,7 @@ class WorkerClocks {
   void wakes(unsigned worker);
   // From now on those that sleep do so for this reason.
   void idle_for(Idle why);
+  int sleepers() const { return sleepers_; }
 
   // With the time of what is going on now.
   WorkerTime total() const;

@@ -374,9 +374,12 @@ std::optional<WorkersView> Reports::workers_lately() const {
 
 void Reports::take_rates() {
   const std::chrono::nanoseconds now = deps_.clock.now();
-  const WorkerCounts workers = worker_counts(deps_.executor);
+  {
+    MutexLock lock(table_.mutex());
+    if (!handed_.is_due(now)) return;  // somebody who leaves may tick, too
+  }
+  const WorkerCounts workers = worker_counts(deps_.executor);  // reads files
   MutexLock lock(table_.mutex());
-  if (!handed_.is_due(now)) return;  // somebody who leaves may tick, too
   const Totals totals = totals_so_far();
   handed_.add(now, {totals.batches, totals.rows});
   if (workers.knows_cores != knows_cores_) workers_.clear();  // a 0 there is no count

@@ -114,7 +114,7 @@ void check_configuration(const std::string& program, const std::string& config) 
                                              : printable(ran.text)));
 }
 
-// What is bound into the namespace of a confined service must be there when it starts.
+// A confined service starts only where the directory that its namespace binds is there.
 void make_state_directory() {
   const std::string directory =
       std::filesystem::path(user_state_directory()).parent_path().string();
