@@ -154,6 +154,9 @@ class Apart:
             late = min(there, default=0) > entry + MOST_TURNS_APART
             if entry and not late and not self._waiting[shard].answered():
                 continue
+            if self._restarts > self._asked.get(shard, self._restarts):
+                # The daemon waits for ranks that have not come back: they may know the place.
+                self._bring_back()
             rank = self._waiting.pop(shard)
             answer = rank.answer()
             if NO_ENTRY in answer.get("message", "") and self._restarts > self._asked[shard]:
@@ -242,11 +245,15 @@ class Apart:
         self.accepted.append(operation.kind)
         if operation.number % 3 == 0:
             return ""
-        # A rank that has used up what it had comes back; the job is changed only then.
+        self._bring_back()  # the job is changed only then
+        self._fill()
+        return ", and all come back"
+
+    def _bring_back(self) -> None:
+        """A rank that has used up what it had comes back to a daemon that was started again."""
         for shard in sorted(self.ranks):
             while shard in self.ranks and not self._attached(shard):
-                self._step(shard)
-        return ", and all come back"
+                self._step_rank(shard)
 
     def _sessions(self) -> list[int]:
         return [session["shard"] for session in self.daemon.ctl_json("get", "sessions")]
