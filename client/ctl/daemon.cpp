@@ -286,6 +286,10 @@ v1::ListJobsResponse Daemon::jobs(bool ended) {
   return ask(*stubs_->jobs, &v1::Jobs::Stub::List, request, timeout_, runtime_dir_);
 }
 
+v1::DiagnoseResponse Daemon::diagnose(const v1::JobKey& key) {
+  return ask(*stubs_->jobs, &v1::Jobs::Stub::Diagnose, key, timeout_, runtime_dir_);
+}
+
 v1::Job Daemon::advance_epoch(const v1::JobKey& key, std::optional<std::uint64_t> to) {
   v1::AdvanceEpochRequest request;
   *request.mutable_key() = key;

@@ -50,6 +50,7 @@ class Daemon {
   v1::Job create_job(const v1::CreateJobRequest& request);
   v1::Job job(const v1::JobKey& key);
   v1::ListJobsResponse jobs(bool ended = false);
+  v1::DiagnoseResponse diagnose(const v1::JobKey& key);
   v1::Job advance_epoch(const v1::JobKey& key, std::optional<std::uint64_t> to);
   v1::Job seek(const v1::JobKey& key, std::uint64_t epoch, std::uint64_t step);
   v1::Job skip(const v1::JobKey& key, std::uint64_t steps);

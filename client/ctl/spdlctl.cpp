@@ -142,6 +142,7 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
   add_consumer_commands(app, context);
   add_init_command(app, context);
   add_probe_command(app, context);
+  add_diagnose_command(app, context);
   add_service_commands(app, context);
   add_completion_command(app, context);
 

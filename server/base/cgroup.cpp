@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/cgroup.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 
@@ -34,6 +36,18 @@ double quota_of(const Cgroup& group) {
   return time > 0 && period > 0 ? time / period : 0;
 }
 
+// Version 2 counts microseconds, version 1 nanoseconds.
+std::optional<std::chrono::nanoseconds> throttled_of(const Cgroup& group) {
+  std::ifstream file(group.directory + "cpu.stat");
+  std::string name;
+  std::int64_t value = 0;
+  while (file >> name >> value) {
+    if (group.is_v1 && name == "throttled_time") return std::chrono::nanoseconds(value);
+    if (!group.is_v1 && name == "throttled_usec") return std::chrono::microseconds(value);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void for_each_cgroup(const CgroupFiles& files, std::string_view controller,
@@ -62,6 +76,15 @@ double cpu_quota(const CgroupFiles& files) {
     if (quota > 0 && (least == 0 || quota < least)) least = quota;
   });
   return least;
+}
+
+std::optional<std::chrono::nanoseconds> cpu_throttled(const CgroupFiles& files) {
+  std::optional<std::chrono::nanoseconds> most;
+  for_each_cgroup(files, "cpu", [&](const Cgroup& group) {
+    const auto throttled = throttled_of(group);
+    if (throttled) most = std::max(most.value_or(*throttled), *throttled);
+  });
+  return most;
 }
 
 }  // namespace spdld

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,5 +29,9 @@ void for_each_cgroup(const CgroupFiles& files, std::string_view controller,
 
 // How many cores' time the tightest of those quotas gives. 0: there is none.
 double cpu_quota(const CgroupFiles& files = {});
+
+// How long, on all cores together, such a quota has kept a group from running: of the group that
+// this happened to most. None: the kernel does not tell.
+std::optional<std::chrono::nanoseconds> cpu_throttled(const CgroupFiles& files = {});
 
 }  // namespace spdld

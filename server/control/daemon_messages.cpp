@@ -75,6 +75,7 @@ void fill_in(v1::Workers* message, const session::WorkersView& view) {
   message->set_left_s(view.left_s);
   message->set_work_s(view.work_s);
   if (view.core_s) message->set_core_s(*view.core_s);
+  if (view.throttled_s) message->set_throttled_s(*view.throttled_s);
 }
 
 void fill_in(v1::Storage* message, const session::StorageView& view) {

@@ -80,6 +80,26 @@ void fill(v1::StepAt* message, const job::StepAt& at) {
   message->set_step(at.step);
 }
 
+void fill(v1::Diagnosis* message, const session::DiagnosisView& view) {
+  message->set_job(utf8(view.job));
+  message->set_pipeline(utf8(view.pipeline));
+  if (view.waited_share) message->set_waited_share(*view.waited_share);
+  message->set_faster(view.faster);
+  for (const session::Finding& of : view.findings) {
+    v1::Finding& finding = *message->add_findings();
+    finding.set_cause(of.cause);
+    finding.set_says(utf8(of.says));
+    finding.set_command(utf8(of.command));
+    finding.set_brings(of.brings);
+    for (const session::Evidence& figure : of.evidence) {
+      v1::Evidence& evidence = *finding.add_evidence();
+      evidence.set_name(figure.name);
+      evidence.set_value(figure.value);
+      evidence.set_unit(figure.unit);
+    }
+  }
+}
+
 void fill(v1::Job* message, const job::JobView& view) {
   message->set_job(utf8(view.job));
   message->set_pipeline(utf8(view.pipeline));

@@ -40,6 +40,16 @@ class Jobs final : public v1::Jobs::Service {
     });
   }
 
+  grpc::Status Diagnose(grpc::ServerContext* context, const v1::JobKey* key,
+                        v1::DiagnoseResponse* response) override {
+    return serve(environment_, context, [&](const job::Caller& caller) -> Status {
+      SPDLD_ASSIGN(const std::vector<session::DiagnosisView> views,
+                   environment_.service.diagnose(caller, key->job(), key->pipeline()));
+      for (const session::DiagnosisView& view : views) fill(response->add_jobs(), view);
+      return {};
+    });
+  }
+
   grpc::Status AdvanceEpoch(grpc::ServerContext* context, const v1::AdvanceEpochRequest* request,
                             v1::Job* response) override {
     return answer(context, response, [&](const job::Caller& caller) {

@@ -5,6 +5,26 @@
 
 namespace spdld::control {
 
+namespace {
+
+void fill_in(v1::Shortages* message, const session::ShortagesView& view) {
+  using stream::Shortage;
+  message->set_attached_s(view.attached_s);
+  message->set_bytes_s(view.of(Shortage::kBytes));
+  message->set_worker_s(view.of(Shortage::kWorker));
+  message->set_memory_s(view.of(Shortage::kMemory));
+  message->set_making_s(view.of(Shortage::kMaking));
+  message->set_slot_s(view.of(Shortage::kSlot));
+  message->set_replica_s(view.of(Shortage::kReplica));
+  message->set_job_s(view.of(Shortage::kJob));
+  message->set_copy_s(view.of(Shortage::kCopy));
+  message->set_epoch_s(view.of(Shortage::kEpoch));
+  message->set_change_s(view.of(Shortage::kChange));
+  message->set_disk_s(view.of(Shortage::kDisk));
+}
+
+}  // namespace
+
 void fill(v1::Session* message, const session::SessionView& view) {
   message->set_id(view.id);
   message->set_uid(view.uid);
@@ -19,7 +39,13 @@ void fill(v1::Session* message, const session::SessionView& view) {
   message->set_credits(view.credits);
   message->set_leases(view.leases);
   message->set_ready(view.ready);
-  if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
+  if (view.lately) {
+    message->set_rows_per_s(view.lately->rows_per_s);
+    message->set_waited_share(view.lately->waited_share);
+    if (view.lately->ready_share) message->set_ready_share(*view.lately->ready_share);
+    fill_in(message->mutable_shortages_lately(), view.lately->shortages);
+  }
+  fill_in(message->mutable_shortages(), view.shortages);
   message->set_batches(view.batches);
   message->set_arena_bytes(view.arena_bytes);
   message->set_gpu(view.gpu);
@@ -46,6 +72,7 @@ void fill(v1::Stage* message, const job::StageView& view) {
   message->set_p99_us(view.p99_us);
   if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
   if (view.served) message->set_served(*view.served);
+  if (view.failures_per_s) message->set_failures_per_s(*view.failures_per_s);
   if (view.busy_share) message->set_busy_share(*view.busy_share);
   if (view.jpeg.any()) fill(message->mutable_jpeg(), view.jpeg);
 }

@@ -213,6 +213,15 @@ void Executor::close_stream(StreamId id) {
   tell(after);
 }
 
+HeadTime Executor::head_time(StreamId id) {
+  MutexLock lock(mutex_);
+  Lane* lane = nullptr;
+  const Stream* const stream = queue_.find(id, &lane);
+  HeadClock head = stream == nullptr ? HeadClock() : stream->head;
+  head.pass(head.now);
+  return head.time;
+}
+
 WorkerTime Executor::worker_time() {
   MutexLock lock(mutex_);
   return clocks_.total();
@@ -277,6 +286,7 @@ void Executor::give_up(Lane& lane, Stream& stream, std::uint64_t epoch, std::uin
     drop_parked(lane, after);
     end_if_done(lane, stream, here, after);
   }
+  queue_.note_head(lane, stream);
 }
 
 void Executor::fetched(std::uint64_t token, Status status) {
@@ -295,6 +305,7 @@ void Executor::fetched(std::uint64_t token, Status status) {
       fetches_ended_.notify_all();
     } else {
       WorkQueue::make_ready(task);
+      queue_.note_head(lane, *task.stream);
     }
   }
   tell(after);
@@ -426,6 +437,7 @@ void Executor::open_batch(const Claim& claim, unsigned worker, std::chrono::nano
         batch->give_up();
         end_if_done(*claim.lane, stream, batch, after);
       }
+      queue_.note_head(*claim.lane, stream);
     }
     queue_.erase_idle(after.streams, after.lanes);
     if (after.empty()) change.wakes_nobody();
@@ -483,6 +495,7 @@ void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& 
     queue_.end(claim, outcome);
     clocks_.made_rows(worker);
     end_if_done(lane, stream, of, after);
+    queue_.note_heads(lane);
     queue_.erase_idle(after.streams, after.lanes);
     if (after.empty()) change.wakes_nobody();
   }

@@ -84,6 +84,9 @@ class Executor final : private source::FetchSink {
   };
   Headway headway(StreamId stream) SPDLD_EXCLUDES(mutex_);
 
+  // For what the stream's first batches have waited since it was opened.
+  HeadTime head_time(StreamId stream) SPDLD_EXCLUDES(mutex_);
+
   // No further batch. Those under way are abandoned.
   void close_stream(StreamId stream) SPDLD_EXCLUDES(mutex_);
 

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/head_time.h"
 #include "engine/row.h"
 #include "engine/run.h"
 #include "engine/stream_port.h"
@@ -45,6 +46,10 @@ struct OpenBatch {
   // Its rows are dropped. Set under the lock; workers look at it while they make a row.
   std::atomic<bool> given_up = false;
   std::unique_ptr<Packing> packing;  // of plans that pack
+  // Of its rows, outside of claims. Less than 0 while a source's answer overtakes begin_fetch().
+  int fetching = 0;
+  int ready = 0;
+  int parked = 0;
 
   // Whether there are rows that no claim has had, or that one has given back.
   bool has_rows() const { return next_row < order.rows.rows || !returned.empty(); }
@@ -76,6 +81,19 @@ struct OpenBatch {
 };
 using BatchIterator = std::list<OpenBatch>::iterator;
 
+// Adds up what a stream's first batch waits for.
+struct HeadClock {
+  std::optional<HeadWait> now = std::nullopt;  // none: no batch is being made
+  HeadTime time;
+
+  void pass(std::optional<HeadWait> next) {
+    const auto at = std::chrono::steady_clock::now();
+    if (now) time.waited[static_cast<std::size_t>(*now)] += at - time.at;
+    time.at = at;
+    now = next;
+  }
+};
+
 struct Stream {
   StreamId id = 0;
   std::shared_ptr<StreamPort> port;
@@ -86,6 +104,7 @@ struct Stream {
   std::uint64_t moves = 0;       // rows that came from their source, and rows that were made
   std::uint64_t last_epoch = 0;  // of the batch opened last
   std::uint64_t last_step = 0;
+  HeadClock head;
 };
 
 struct Task : Row {

@@ -25,6 +25,7 @@ void MemoryLine::park(Task& task, std::chrono::nanoseconds pause) {
   if (pause > std::chrono::nanoseconds(0)) task.paused_until = task.held_since + pause;
   task.lane->parked.push_back(&task);
   ++task.lane->begun;
+  ++task.batch->parked;
 }
 
 bool MemoryLine::may_unpark(const Lane& lane) const {
@@ -44,6 +45,7 @@ Task& MemoryLine::unpark(Lane& lane, std::uint64_t& granted_bytes) {
   Task& task = *lane.parked.front();
   lane.parked.pop_front();
   --lane.begun;
+  --task.batch->parked;
   task.holder = Task::Holder::kNobody;
   first_ = nullptr;
   granted_bytes = take(task);
@@ -57,6 +59,7 @@ std::vector<Task*> MemoryLine::drop_parked(Lane& lane) {
   lane.parked.erase(first, lane.parked.end());
   lane.begun -= static_cast<int>(dropped.size());
   for (const Task* task : dropped) {
+    --task->batch->parked;
     if (first_ == task) first_ = nullptr;
   }
   return dropped;

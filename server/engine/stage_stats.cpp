@@ -48,6 +48,8 @@ std::uint64_t StageStats::sum(std::atomic<std::uint64_t> Cell::*of) const {
 
 std::uint64_t StageStats::tasks() const { return sum(&Cell::tasks); }
 
+std::uint64_t StageStats::failures() const { return sum(&Cell::failures); }
+
 std::chrono::nanoseconds StageStats::busy() const {
   return std::chrono::nanoseconds(sum(&Cell::busy_ns));
 }
@@ -55,7 +57,7 @@ std::chrono::nanoseconds StageStats::busy() const {
 StageSnapshot StageStats::snapshot() const {
   StageSnapshot result;
   result.tasks = tasks();
-  result.failures = sum(&Cell::failures);
+  result.failures = failures();
   result.busy = busy();
   result.wait = std::chrono::nanoseconds(sum(&Cell::wait_ns));
 

@@ -59,6 +59,7 @@ void take_ready(Lane& lane, std::size_t most, std::vector<Task*>& tasks) {
     lane.ready.pop_front();
   }
   lane.begun -= static_cast<int>(tasks.size());
+  tasks.front()->batch->ready -= static_cast<int>(tasks.size());
 }
 
 void note_rows(Lane& lane, const WorkQueue::Outcome& outcome, std::chrono::nanoseconds held) {
@@ -164,6 +165,24 @@ Idle WorkQueue::why_idle(const Lane& lane) const {
   return lane.streams.empty() ? Idle::kWork : Idle::kSlot;
 }
 
+std::optional<HeadWait> WorkQueue::head_wait(const Lane& lane, const Stream& stream) const {
+  if (stream.batches.empty()) return std::nullopt;
+  const OpenBatch& first = stream.batches.front();
+  if (first.has_rows()) return may_fetch(lane) ? HeadWait::kWorker : HeadWait::kBytes;
+  if (first.fetching > 0) return HeadWait::kBytes;
+  if (first.ready > 0) return HeadWait::kWorker;
+  return first.parked > 0 ? HeadWait::kMemory : HeadWait::kMaking;
+}
+
+void WorkQueue::note_head(const Lane& lane, Stream& stream) const {
+  const std::optional<HeadWait> wait = head_wait(lane, stream);
+  if (wait != stream.head.now) stream.head.pass(wait);
+}
+
+void WorkQueue::note_heads(Lane& lane) const {
+  for (Stream& stream : lane.streams) note_head(lane, stream);
+}
+
 // Every worker can have a claim in its hands while the source has all that it may have.
 bool WorkQueue::may_have_task(const Lane& lane) const {
   return lane.begun + lane.workers() <
@@ -254,6 +273,7 @@ bool WorkQueue::pick_from(Lane& lane, Claim& claim) {
   claim.since = std::chrono::steady_clock::now();
   lane.claims.push_back(&claim);
   lane.claimed_since_ns += ns_of(claim.since);
+  note_heads(lane);
   return true;
 }
 
@@ -271,6 +291,7 @@ void WorkQueue::end(Claim& claim, const Outcome& outcome) {
     lane.free_tasks.insert(lane.free_tasks.end(), rest, claim.tasks.end());
   } else {
     lane.begun += static_cast<int>(claim.tasks.end() - rest);
+    batch.ready += static_cast<int>(claim.tasks.end() - rest);
     lane.ready.insert(lane.ready.begin(), rest, claim.tasks.end());
   }
   claim.tasks.erase(rest, claim.tasks.end());
@@ -284,6 +305,7 @@ void WorkQueue::end(Claim& claim, const Outcome& outcome) {
 void WorkQueue::make_ready(Task& task) {
   task.holder = Task::Holder::kNobody;
   ++task.lane->begun;
+  ++task.batch->ready;
   task.lane->ready.push_back(&task);
 }
 
@@ -291,6 +313,7 @@ void WorkQueue::begin_fetch(Task& task, std::uint64_t answers) {
   ++fetching_;
   ++task.lane->fetching;  // the answer may have come before: the sum is right
   ++task.lane->begun;
+  ++task.batch->fetching;
   if (task.answers != answers) return;
   task.holder = Task::Holder::kSource;
   task.held_since = std::chrono::steady_clock::now();
@@ -300,6 +323,7 @@ void WorkQueue::end_fetch(Task& task) {
   --fetching_;
   --task.lane->fetching;
   --task.lane->begun;
+  --task.batch->fetching;
   ++task.answers;
   task.holder = Task::Holder::kNobody;
   ++task.stream->moves;

@@ -76,6 +76,9 @@ class WorkQueue {
   void begin_fetch(Task& task, std::uint64_t answers);
   void end_fetch(Task& task);
   bool may_fetch(const Lane& lane) const;
+  // The stream's rows have come to wait for something else: its time up to now is added up.
+  void note_head(const Lane& lane, Stream& stream) const;
+  void note_heads(Lane& lane) const;  // of all its streams
 
  private:
   // The next work in a lane. No `stream`: the row that was parked first, or the rows that became
@@ -90,6 +93,7 @@ class WorkQueue {
   // The one place that says what may be picked; changes nothing.
   std::optional<Choice> choose(Lane& lane) const;
   Idle why_idle(const Lane& lane) const;
+  std::optional<HeadWait> head_wait(const Lane& lane, const Stream& stream) const;
   bool may_have_task(const Lane& lane) const;
   bool may_have_worker(const Lane& lane) const;
   // Whether its rows take long, and all other workers have such rows, and a run whose rows are

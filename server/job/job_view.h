@@ -103,6 +103,7 @@ struct StageView {
   // In the last seconds; none: not known. `served`: rows on average at once, without those that
   // wait; the share is of `concurrency`.
   std::optional<double> rows_per_s = std::nullopt;
+  std::optional<double> failures_per_s = std::nullopt;
   std::optional<double> served = std::nullopt;
   std::optional<double> busy_share = std::nullopt;
   JpegImages jpeg = {};  // that it decoded

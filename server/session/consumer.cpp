@@ -65,6 +65,7 @@ delivery::DeviceMemoryPtr Consumer::gpu() const {
 void Consumer::begin() {
   MutexLock lock(mutex_);
   begun_ = true;
+  begun_at_ = std::chrono::steady_clock::now();
   const bool stopped = loop_.turn >= grant_.until();
   if (stopped && grant_.take_asking(loop_.turn, stopped)) job_.host->asks_for_grant();
   tell_warning();
@@ -93,6 +94,26 @@ void Consumer::tell_warning() {
 }
 
 void Consumer::pump() {
+  send();
+  note_shortage();
+}
+
+void Consumer::note_shortage() {
+  using stream::Shortage;
+  if (!begun_) return;
+  if (ended_ || leases_.size() >= terms_.credits) return shortage_.end();
+  if (const auto reason = epochs_.waits_for(loop_.next().epoch))
+    return reason->empty() ? shortage_.end() : shortage_.lacks(Shortage::kEpoch);
+  if (way_.holds() || way_.empty() || loop_.turn >= loop_.limit())
+    return shortage_.lacks(Shortage::kChange);
+  if (loop_.turn >= grant_.until()) return shortage_.lacks(Shortage::kDisk);
+  const Way::Leg& leg = way_.front();
+  const stream::Index at = leg.at(loop_.turn);
+  if (!shortage_.lacks_batch(*leg.stream, at))
+    shortage_.lacks_batch(leg.stream, at, leg.stream->lacks(holder()));
+}
+
+void Consumer::send() {
   while (begun_ && !ended_) {
     const job::State at = loop_.next();
     if (!epochs_.come_to_edits(loop_)) return;
@@ -264,7 +285,10 @@ Status Consumer::make_seek(const delivery::SeekRequest& request) {
 
 job::Turn Consumer::hold() {
   MutexLock lock(mutex_);
-  return ended_ ? 0 : way_.hold(loop_.turn, loop_.limit());
+  if (ended_) return 0;
+  const job::Turn first = way_.hold(loop_.turn, loop_.limit());
+  note_shortage();
+  return first;
 }
 
 void Consumer::go_on() {
@@ -357,6 +381,7 @@ void Consumer::end(bool away) {
     const bool missed = terms_.presence->went(member, holder(), away, loop_.turn) && away;
     (void)way_.leave_all(missed);
     loop_.pending.reset();
+    shortage_.end();
     if (!away || terms_.presence->here(member)) way_.dismiss();
     held = way_.take_held();
   }
@@ -435,6 +460,12 @@ Consumer::View Consumer::view() const {
       std::min<std::uint64_t>(way_.ready(), may_be_sent - std::min(may_be_sent, loop_.turn)));
   for (const auto& pool : leases_.pools()) view.arena_bytes += pool->arena().total_bytes();
   return view;
+}
+
+Consumer::Lacked Consumer::lacked() const {
+  MutexLock lock(mutex_);
+  if (!begun_) return {};
+  return {.attached = std::chrono::steady_clock::now() - begun_at_, .time = shortage_.total()};
 }
 
 void Consumer::displaced() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "session/leases.h"
 #include "session/loop.h"
 #include "session/way.h"
+#include "stream/shortage_clock.h"
 #include "stream/stream_reader.h"
 
 namespace spdld::session {
@@ -157,6 +159,12 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
     delivery::WaitedNotice waiting;  // as it said last; zeros of a client that says nothing
   };
   View view() const SPDLD_EXCLUDES(mutex_);
+  // Since it was begun; what it did not lack anything of is the rest of `attached`.
+  struct Lacked {
+    std::chrono::nanoseconds attached{0};
+    stream::ShortageTime time{};
+  };
+  Lacked lacked() const SPDLD_EXCLUDES(mutex_);
   // The arenas that it knows, or holds a lease of.
   Leases::Pools arenas() const SPDLD_EXCLUDES(mutex_);
 
@@ -171,7 +179,10 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
       SPDLD_EXCLUDES(mutex_);
 
  private:
+  // Sends what there is to be sent, and notes what is lacking then.
   void pump() SPDLD_REQUIRES(mutex_);
+  void send() SPDLD_REQUIRES(mutex_);
+  void note_shortage() SPDLD_REQUIRES(mutex_);
   // A batch of the stream is sent. False: none is there, or the consumer has ended: the job does
   // not tolerate the bad items in a batch that another job had made.
   bool send_next(const job::State& at) SPDLD_REQUIRES(mutex_);
@@ -204,6 +215,8 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
   bool resized_away_ SPDLD_GUARDED_BY(mutex_) = false;
   delivery::WaitedNotice waiting_ SPDLD_GUARDED_BY(mutex_);
+  stream::ShortageClock shortage_ SPDLD_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point begun_at_ SPDLD_GUARDED_BY(mutex_);
 };
 
 }  // namespace spdld::session

@@ -22,6 +22,7 @@
 #include "session/consumer.h"
 #include "session/job_plan.h"
 #include "session/job_rates.h"
+#include "session/session_rates.h"
 #include "session/views.h"
 #include "store/store.h"
 #include "stream/replica_presence.h"
@@ -71,7 +72,7 @@ struct Session {
   // At the last heartbeat: of its pipeline, and of its stream.
   std::uint64_t seen_tasks = 0;
   std::uint64_t seen_moves = 0;
-  RateWindow<1> rows;  // that it was handed
+  SessionRates rates;
 };
 using SessionPtr = std::shared_ptr<Session>;
 

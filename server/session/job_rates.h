@@ -24,14 +24,15 @@ class JobRates {
   struct Stage {
     double rows_per_s = 0;
     double busy = 0;  // rows that were in it at once, on average
+    double failures_per_s = 0;
   };
   // None of these is known before a second look.
   std::optional<double> rows_per_s() const { return rows_.per_second(0); }
   std::optional<Stage> fetch(const RunPtr& run) const { return stage(run, 0); }
-  std::optional<Stage> process(const RunPtr& run) const { return stage(run, 2); }
+  std::optional<Stage> process(const RunPtr& run) const { return stage(run, 3); }
 
  private:
-  // The rates of the stage with its two counters at `first`; none for a run that is not the one
+  // The rates of the stage with its three counters at `first`; none for a run that is not the one
   // now.
   std::optional<Stage> stage(const RunPtr& run, std::size_t first) const;
   bool is_now(const RunPtr& run) const {
@@ -39,7 +40,7 @@ class JobRates {
   }
 
   RateWindow<1> rows_;
-  RateWindow<4> stages_;            // rows and busy nanoseconds of fetch, the same of process
+  RateWindow<6> stages_;  // rows, busy nanoseconds and failures of fetch, the same of process
   std::weak_ptr<engine::Run> run_;  // never locked: its last owner must not be found here
 };
 

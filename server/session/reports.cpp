@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "base/cgroup.h"
+
 namespace spdld::session {
 namespace {
 
@@ -21,25 +23,29 @@ std::uint64_t microseconds(std::chrono::nanoseconds time) {
 
 // In nanoseconds, in the order of WorkersView.
 struct WorkerCounts {
-  RateWindow<10>::Counts ns{};
+  RateWindow<11>::Counts ns{};
   bool knows_cores = false;
+  bool knows_quota = false;
 };
 
 WorkerCounts worker_counts(engine::Executor& executor) {
   using engine::Idle;
   const engine::WorkerTime time = executor.worker_time();
   const std::optional<std::chrono::nanoseconds> cores = executor.waited_for_cores();
+  const std::optional<std::chrono::nanoseconds> throttled = cpu_throttled();
   const auto ns = [](std::chrono::nanoseconds of) {
     return static_cast<std::uint64_t>(of.count());
   };
   return {.ns = {ns(time.rows), ns(time.batches), ns(time.of(Idle::kBytes)),
                  ns(time.of(Idle::kMemory)), ns(time.of(Idle::kStageBound)),
                  ns(time.of(Idle::kJobBound)), ns(time.of(Idle::kSlot)), ns(time.of(Idle::kLeft)),
-                 ns(time.of(Idle::kWork)), ns(cores.value_or(std::chrono::nanoseconds(0)))},
-          .knows_cores = cores.has_value()};
+                 ns(time.of(Idle::kWork)), ns(cores.value_or(std::chrono::nanoseconds(0))),
+                 ns(throttled.value_or(std::chrono::nanoseconds(0)))},
+          .knows_cores = cores.has_value(),
+          .knows_quota = throttled.has_value()};
 }
 
-WorkersView workers_view(std::array<double, 10> ns, bool knows_cores) {
+WorkersView workers_view(std::array<double, 11> ns, bool knows_cores, bool knows_quota) {
   for (double& of : ns) of *= 1e-9;
   return {.rows_s = ns[0],
           .batches_s = ns[1],
@@ -50,7 +56,38 @@ WorkersView workers_view(std::array<double, 10> ns, bool knows_cores) {
           .slot_s = ns[6],
           .left_s = ns[7],
           .work_s = ns[8],
-          .core_s = knows_cores ? std::optional(ns[9]) : std::nullopt};
+          .core_s = knows_cores ? std::optional(ns[9]) : std::nullopt,
+          .throttled_s = knows_quota ? std::optional(ns[10]) : std::nullopt};
+}
+
+SessionView view_of(const Session& session) {
+  const Consumer::View consumer = session.consumer->view();
+  const Peer& peer = session.connection->peer();
+  return {.id = session.id,
+          .uid = peer.uid,
+          .pid = peer.pid,
+          .host = session.host,
+          .host_pid = session.host_pid.value_or(0),
+          .command = session.command,
+          .client = session.connection->client(),
+          .job = session.job->key.job,
+          .pipeline = session.job->key.pipeline,
+          .shard = session.member.shard,
+          .num_shards = session.job->num_shards(),
+          .replica = session.member.replica,
+          .pipeline_version = consumer.version,
+          .epoch = consumer.progress.next.epoch,
+          .step = consumer.progress.next.step,
+          .credits = consumer.credits,
+          .leases = consumer.leases,
+          .ready = consumer.ready,
+          .lately = session.rates.lately(),
+          .shortages = shortages_view(session.consumer->lacked()),
+          .batches = consumer.batches,
+          .arena_bytes = consumer.arena_bytes,
+          .gpu = consumer.gpu,
+          .waited_s = seconds(consumer.waiting.waited),
+          .waits = consumer.waiting.waits};
 }
 
 }  // namespace
@@ -77,6 +114,7 @@ std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
         .p99_us = microseconds(now.p99)});
     if (!rates) return;
     view.rows_per_s = rates->rows_per_s;
+    view.failures_per_s = rates->failures_per_s;
     // A task counts when it ends, with all its time, which may reach back beyond the window.
     view.served = std::min<double>(rates->busy, view.concurrency);
     view.busy_share = *view.served / view.concurrency;
@@ -215,34 +253,39 @@ std::vector<SessionView> Reports::sessions(const job::Caller& caller) const {
     if (session->closed || session->job == nullptr || session->consumer == nullptr ||
         !table_.visible(caller, *session->job))
       continue;
-    const Consumer::View consumer = session->consumer->view();
-    const Peer& peer = session->connection->peer();
-    views.push_back({.id = id,
-                     .uid = peer.uid,
-                     .pid = peer.pid,
-                     .host = session->host,
-                     .host_pid = session->host_pid.value_or(0),
-                     .command = session->command,
-                     .client = session->connection->client(),
-                     .job = session->job->key.job,
-                     .pipeline = session->job->key.pipeline,
-                     .shard = session->member.shard,
-                     .num_shards = session->job->num_shards(),
-                     .replica = session->member.replica,
-                     .pipeline_version = consumer.version,
-                     .epoch = consumer.progress.next.epoch,
-                     .step = consumer.progress.next.step,
-                     .credits = consumer.credits,
-                     .leases = consumer.leases,
-                     .ready = consumer.ready,
-                     .rows_per_s = session->rows.per_second(0),
-                     .batches = consumer.batches,
-                     .arena_bytes = consumer.arena_bytes,
-                     .gpu = consumer.gpu,
-                     .waited_s = seconds(consumer.waiting.waited),
-                     .waits = consumer.waiting.waits});
+    views.push_back(view_of(*session));
   }
   return views;
+}
+
+Result<std::vector<DiagnosisFacts>> Reports::diagnosis_facts(
+    const job::Caller& caller, const std::optional<JobName>& name) const {
+  MutexLock lock(table_.mutex());
+  std::vector<JobPtr> jobs;
+  if (name) {
+    SPDLD_ASSIGN(jobs.emplace_back(), table_.find_job(caller, *name));
+  } else {
+    for (const auto& [key, job] : table_.jobs()) {
+      if (table_.visible(caller, *job)) jobs.push_back(job);
+    }
+  }
+  std::map<std::shared_ptr<engine::Run>, double> served;  // jobs may share a run
+  for (const auto& [key, job] : table_.jobs()) {
+    const std::shared_ptr<engine::Run> run = job->phase()->run;
+    if (const auto rates = job->rates.process(run)) served[run] = rates->busy;
+  }
+  std::vector<DiagnosisFacts> all;
+  for (const JobPtr& job : jobs) {
+    DiagnosisFacts& facts = all.emplace_back();
+    facts.job = view_of(*job);
+    const std::vector<job::StageView> stages = stages_of(*job, deps_.executor.threads());
+    facts.fetch = stages.front();
+    facts.process = stages.back();
+    for (const auto& [run, busy] : served)
+      facts.others_served += run == job->phase()->run ? 0 : busy;
+    for (const SessionPtr& session : job->attached()) facts.ranks.push_back(view_of(*session));
+  }
+  return all;
 }
 
 std::vector<job::StageView> Reports::stages(const job::Caller& caller) const {
@@ -360,16 +403,16 @@ void Reports::count_users(std::map<uid_t, UserView>& users) const {
 
 WorkersView Reports::workers() const {
   const WorkerCounts spent = worker_counts(deps_.executor);
-  std::array<double, 10> ns{};
+  std::array<double, 11> ns{};
   std::copy(spent.ns.begin(), spent.ns.end(), ns.begin());
-  return workers_view(ns, spent.knows_cores);
+  return workers_view(ns, spent.knows_cores, spent.knows_quota);
 }
 
 std::optional<WorkersView> Reports::workers_lately() const {
   MutexLock lock(table_.mutex());
   const auto rates = workers_.per_second();
   if (!rates) return std::nullopt;
-  return workers_view(*rates, knows_cores_);
+  return workers_view(*rates, knows_cores_, knows_quota_);
 }
 
 void Reports::take_rates() {
@@ -382,11 +425,13 @@ void Reports::take_rates() {
   MutexLock lock(table_.mutex());
   const Totals totals = totals_so_far();
   handed_.add(now, {totals.batches, totals.rows});
-  if (workers.knows_cores != knows_cores_) workers_.clear();  // a 0 there is no count
+  if (workers.knows_cores != knows_cores_ || workers.knows_quota != knows_quota_)
+    workers_.clear();  // a 0 there is no count
   knows_cores_ = workers.knows_cores;
+  knows_quota_ = workers.knows_quota;
   workers_.add(now, workers.ns);
   for (const auto& [id, session] : table_.sessions()) {
-    if (session->consumer != nullptr) session->rows.add(now, {session->consumer->view().rows});
+    if (session->consumer != nullptr) session->rates.add(now, *session->consumer);
   }
   for (const auto& [key, job] : table_.jobs())
     job->rates.add(now, job->gain->handed_rows.load(std::memory_order_relaxed), job->phase()->run);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/rate_window.h"
+#include "session/diagnosis.h"
 #include "session/job_table.h"
 
 namespace spdld::session {
@@ -29,6 +30,9 @@ class Reports {
   std::vector<job::JobView> jobs(const job::Caller& caller) const;
   std::vector<SessionView> sessions(const job::Caller& caller) const;
   std::vector<job::StageView> stages(const job::Caller& caller) const;
+  // Of one job, or of all that the caller may see; `daemon` is left out.
+  Result<std::vector<DiagnosisFacts>> diagnosis_facts(const job::Caller& caller,
+                                                      const std::optional<JobName>& name) const;
   // Of running jobs and, for as long as these are kept, ended ones; oldest first.
   std::vector<FailureView> failures(const job::Caller& caller, const std::string& job) const;
   // How each job ended the last time, the latest first.
@@ -61,8 +65,10 @@ class Reports {
   const JobTable& table_;
   RateWindow<2> handed_ SPDLD_GUARDED_BY(table_.mutex());  // batches and rows, to all consumers
   // Nanoseconds, in the order of WorkersView.
-  RateWindow<10> workers_ SPDLD_GUARDED_BY(table_.mutex());
-  bool knows_cores_ SPDLD_GUARDED_BY(table_.mutex()) = false;  // the last of these
+  RateWindow<11> workers_ SPDLD_GUARDED_BY(table_.mutex());
+  // The last two of these:
+  bool knows_cores_ SPDLD_GUARDED_BY(table_.mutex()) = false;
+  bool knows_quota_ SPDLD_GUARDED_BY(table_.mutex()) = false;
 };
 
 }  // namespace spdld::session

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "pipeline/preview_view.h"
+#include "session/diagnosis.h"
 #include "session/views.h"
 
 namespace spdld::session {
@@ -68,6 +69,10 @@ class Service {
   virtual Result<job::JobView> job(const job::Caller& caller, std::string_view job,
                                    std::string_view pipeline) = 0;
   virtual std::vector<job::JobView> jobs(const job::Caller& caller) = 0;
+  // Why ranks wait: of one job; with an empty name, of all that the caller may see.
+  virtual Result<std::vector<DiagnosisView>> diagnose(const job::Caller& caller,
+                                                      std::string_view job,
+                                                      std::string_view pipeline) = 0;
   // How each job that runs no more ended the last time, the latest first.
   virtual std::vector<job::JobView> ended_jobs(const job::Caller& caller) = 0;
   // Opens the next epoch of a job with manual epochs. With `to`, opens all epochs up to and

@@ -481,6 +481,28 @@ std::vector<job::JobView> SessionService::jobs(const job::Caller& caller) {
   return shown_to(pipelines_, caller, sessions_.reports().jobs(caller));
 }
 
+Result<std::vector<DiagnosisView>> SessionService::diagnose(const job::Caller& caller,
+                                                            std::string_view job,
+                                                            std::string_view pipeline) {
+  std::optional<JobName> name;
+  if (!job.empty()) {
+    SPDLD_ASSIGN(name, job_name(caller, job, pipeline));
+  }
+  SPDLD_ASSIGN(std::vector<DiagnosisFacts> all, sessions_.reports().diagnosis_facts(caller, name));
+  DaemonView daemon = this->daemon(caller);
+  if (daemon.storage.empty() && facts_.storage) {
+    // Of others' data the caller is told no more than that a device is slow.
+    daemon.storage = facts_.storage();
+    for (StorageView& of : daemon.storage) of.device = of.mount = "";
+  }
+  std::vector<DiagnosisView> views;
+  for (DiagnosisFacts& facts : all) {
+    facts.daemon = daemon;
+    views.push_back(session::diagnose(facts));
+  }
+  return shown_to(pipelines_, caller, std::move(views));
+}
+
 std::vector<job::JobView> SessionService::ended_jobs(const job::Caller& caller) {
   std::vector<job::JobView> views;
   for (store::StoredEnd& end : sessions_.reports().ended(caller)) {

@@ -66,6 +66,8 @@ class SessionService final : public Service {
   Result<job::JobView> job(const job::Caller& caller, std::string_view job,
                            std::string_view pipeline) override;
   std::vector<job::JobView> jobs(const job::Caller& caller) override;
+  Result<std::vector<DiagnosisView>> diagnose(const job::Caller& caller, std::string_view job,
+                                              std::string_view pipeline) override;
   std::vector<job::JobView> ended_jobs(const job::Caller& caller) override;
   Result<job::JobView> advance_epoch(const job::Caller& caller, std::string_view job,
                                      std::string_view pipeline,

@@ -231,9 +231,9 @@ std::optional<double> pace_of(const Job& job) {
   double steps_per_s = 0;
   const auto batch = static_cast<double>(job.phase()->batch);
   for (const SessionPtr& session : job.attached()) {
-    const auto rows = session->rows.per_second(0);
-    if (!rows) return std::nullopt;
-    steps_per_s = std::max({steps_per_s, kLeastStepsPerS, *rows / batch});
+    const auto lately = session->rates.lately();
+    if (!lately) return std::nullopt;
+    steps_per_s = std::max({steps_per_s, kLeastStepsPerS, lately->rows_per_s / batch});
   }
   return steps_per_s;
 }

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "op/image.h"
 #include "op/jpeg_images.h"
 #include "op/tensor_spec.h"
+#include "stream/shortage.h"
 
 // The requests to the session layer and its answers: plain values, which control/ turns into
 // messages and nothing else keeps.
@@ -172,7 +174,27 @@ struct JobRequest {
   job::JobLimits limits = {};
 };
 
+// Of a session's time, how long no batch lay ready though it could be given one, and for want of
+// what.
+struct ShortagesView {
+  double attached_s = 0;                                 // in all
+  std::array<double, stream::kShortages> lacked_s = {};  // by stream::Shortage
+
+  double of(stream::Shortage why) const { return lacked_s[static_cast<std::size_t>(why)]; }
+};
+
 struct SessionView {
+  // In the last seconds, in each of them.
+  struct Lately {
+    double rows_per_s = 0;
+    double batches_per_s = 0;
+    double waited_share = 0;  // of its time its loop waited for batches; as its client says
+    // Of the batches that its loop was given, so many were there when it wanted them; none: it was
+    // given none.
+    std::optional<double> ready_share = std::nullopt;
+    ShortagesView shortages = {};
+  };
+
   std::uint64_t id = 0;
   uid_t uid = 0;
   pid_t pid = 0;  // 0: it lives in a PID namespace that the daemon does not see
@@ -191,8 +213,9 @@ struct SessionView {
   std::uint64_t step = 0;
   std::uint32_t credits = 0;
   std::uint32_t leases = 0;
-  std::uint32_t ready = 0;                          // finished batches that wait for a credit
-  std::optional<double> rows_per_s = std::nullopt;  // in the last seconds; none: not known
+  std::uint32_t ready = 0;                      // finished batches that wait for a credit
+  std::optional<Lately> lately = std::nullopt;  // none: not known
+  ShortagesView shortages = {};                 // since it has attached
   std::uint64_t batches = 0;
   std::uint64_t arena_bytes = 0;
   std::string gpu = {};  // UUID; empty: its batches lie in main memory
@@ -292,6 +315,8 @@ struct WorkersView {
   double work_s = 0;
   // Of all these: ready to run, and waiting for a core; none: not known.
   std::optional<double> core_s = std::nullopt;
+  // A quota kept the daemon from running, on all cores together; none: not known.
+  std::optional<double> throttled_s = std::nullopt;
 };
 
 // A device that reads wait for: those that the page cache could answer are not among them. Times

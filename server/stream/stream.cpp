@@ -359,6 +359,25 @@ ReadableBatches Stream::readable(delivery::HolderId id) const {
 
 engine::Executor::Headway Stream::headway() const { return executor_.headway(stream_); }
 
+engine::HeadTime Stream::head_time() const { return executor_.head_time(stream_); }
+
+Shortage Stream::lacks(delivery::HolderId id) const {
+  MutexLock lock(mutex_);
+  const Reader* const reader = finished_.find(id);
+  if (reader == nullptr || ended_) return Shortage::kChange;
+  const bool lacks_room = finished_.lacks_room(*reader);
+  if (reader->next >= to_make_ && holds_ > 0) return Shortage::kChange;
+  if (lacks_room || (reader->next >= to_make_ && pool_->slots().counts().free == 0)) {
+    const auto behind = [&](const Reader& other) { return other.next < reader->next; };
+    const auto& readers = finished_.readers();
+    const auto holds_up = std::find_if(readers.begin(), readers.end(), behind);
+    if (holds_up == readers.end()) return Shortage::kSlot;
+    return holds_up->job == reader->job ? Shortage::kReplica : Shortage::kJob;
+  }
+  const bool to_be_copied = reader->on_gpu != nullptr && reader->next < to_make_;
+  return to_be_copied ? Shortage::kCopy : Shortage::kWorker;
+}
+
 bool Stream::leads(const std::vector<Reader>& readers) const {
   MutexLock lock(mutex_);
   return !ended_ && std::any_of(readers.begin(), readers.end(),

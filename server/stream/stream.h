@@ -18,6 +18,7 @@
 #include "spec/pipeline_spec.h"
 #include "stream/finished_batches.h"
 #include "stream/replica_presence.h"
+#include "stream/shortage.h"
 #include "stream/slot_pool.h"
 #include "stream/span.h"
 #include "stream/stall_clock.h"
@@ -92,6 +93,9 @@ class Stream final : public engine::StreamPort,
   std::string waits_for(delivery::HolderId reader) const SPDLD_EXCLUDES(mutex_);
   ReadableBatches readable(delivery::HolderId reader) const SPDLD_EXCLUDES(mutex_);
   engine::Executor::Headway headway() const;
+  engine::HeadTime head_time() const;
+  // What `reader` lacks, while the batch that it needs next is not being made.
+  Shortage lacks(delivery::HolderId reader) const SPDLD_EXCLUDES(mutex_);
   // Readers that had nothing to read for more than a fifth of the time since the last call, because
   // readers of other jobs have all the slots: one of them at least stays.
   ReaderRefs held_up() SPDLD_EXCLUDES(mutex_);

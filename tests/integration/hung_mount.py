@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import heapq
 import os
 import pathlib
 import stat
 import struct
 import threading
+import time
 from collections.abc import Callable
 
 MS_RDONLY, MS_NOSUID, MS_NODEV = 1, 2, 4
@@ -38,7 +40,7 @@ class HungMount:
     """The files below `source`, mounted read-only at `at` by root, served by a thread (FUSE).
 
     All is answered at once until hang(); from then on each read, or call of another kind, waits until
-    it is let go. A process that waits so cannot be killed: close the mount before. If the mount is
+    it is let go. Reads that do not hang take `read_s` seconds each, however many there are. A process that waits so cannot be killed: close the mount before. If the mount is
     `interruptible`, a signal ends the wait, as it does on a network file system. What the kernel was
     told of names and sizes it asks for anew after `valid_s` seconds.
     """
@@ -50,7 +52,10 @@ class HungMount:
         *,
         interruptible: bool = False,
         valid_s: int = 3600,
+        read_s: float = 0,
     ) -> None:
+        self._read_s = read_s
+        self._late: list[tuple[float, int, bytes]] = []  # reads: when each is answered
         self._interruptible = interruptible
         self._valid_s = valid_s
         self._source = source
@@ -70,6 +75,8 @@ class HungMount:
             raise
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
+        if read_s > 0:
+            threading.Thread(target=self._answer_late, daemon=True).start()
 
     def hang(self, only: str = "", call: int = READ) -> None:
         """Calls of this kind, from now on; with `only`, those about files of this name, and lookups below
@@ -156,7 +163,20 @@ class HungMount:
             if self._hangs and opcode == self._call and self._only in ("", self._paths[node].name):
                 self._waiting.append((unique, data))
                 return
+            if self._read_s > 0 and opcode == READ:
+                heapq.heappush(self._late, (time.monotonic() + self._read_s, unique, data))
+                self._lock.notify()
+                return
         self._answer(unique, data)
+
+    def _answer_late(self) -> None:
+        while True:
+            with self._lock:
+                while not self._late or self._late[0][0] > time.monotonic():
+                    left = self._late[0][0] - time.monotonic() if self._late else None
+                    self._lock.wait(left)
+                _, unique, data = heapq.heappop(self._late)
+            self._answer(unique, data)
 
     def _interrupt(self, unique: int) -> None:
         with self._lock:

@@ -389,13 +389,15 @@ void IoPool::ran(ThreadIterator thread, std::shared_ptr<IoTask>& task,
 std::vector<IoPool::DeviceUse> IoPool::devices() const {
   MutexLock lock(mutex_);
   std::vector<DeviceUse> uses;
+  const Time now = std::chrono::steady_clock::now();
   std::map<dev_t, Time> oldest;
+  std::map<dev_t, int> stuck;  // also where nobody waits, so that no thread has looked
   for (const Thread& thread : threads_) {
     if (thread.in_hand == nullptr) continue;
     const auto [known, is_first] = oldest.try_emplace(thread.in_hand->device_, thread.since);
     known->second = std::min(known->second, thread.since);
+    if (now - thread.since >= options_.stuck_after) ++stuck[thread.in_hand->device_];
   }
-  const Time now = std::chrono::steady_clock::now();
   for (const auto& [device, lane] : lanes_) {
     const bool is_idle = lane.running == 0 && lane.waiting == 0;
     if (device == 0 || (is_idle && now - lane.ended_at > kOfLate)) continue;
@@ -404,7 +406,7 @@ std::vector<IoPool::DeviceUse> IoPool::devices() const {
     uses.push_back(
         {.device = device,
          .running = lane.running,
-         .stuck = lane.stuck,
+         .stuck = stuck[device],
          .most = alone ? most_for_one_device(options_.threads) : share(lane),
          .waiting = lane.waiting,
          .ended = lane.ended,

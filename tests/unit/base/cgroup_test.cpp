@@ -54,5 +54,29 @@ TEST(CpuQuota, StaysBelowTheRoot) {
   EXPECT_EQ(cpu_quota(files_in(dir)), 0);
 }
 
+TEST(CpuThrottled, IsNotKnownWhereTheKernelTellsNothing) {
+  const test::ScratchDir dir;
+  EXPECT_EQ(cpu_throttled(files_in(dir)), std::nullopt);
+  dir.write("self", "0::/a\n");
+  dir.write("cgroup/a/cpu.stat", "usage_usec 10\nno number\nthrottled_usec 5\n");
+  EXPECT_EQ(cpu_throttled(files_in(dir)), std::nullopt);
+}
+
+TEST(CpuThrottled, IsThatOfTheGroupWhichItHappenedToMost) {
+  const test::ScratchDir dir;
+  dir.write("self", "0::/a/b\n");
+  dir.write("cgroup/a/b/cpu.stat", "usage_usec 10\nnr_throttled 1\nthrottled_usec 3\n");
+  EXPECT_EQ(cpu_throttled(files_in(dir)), std::chrono::microseconds(3));
+  dir.write("cgroup/a/cpu.stat", "throttled_usec 7\n");
+  EXPECT_EQ(cpu_throttled(files_in(dir)), std::chrono::microseconds(7));
+}
+
+TEST(CpuThrottled, IsReadFromVersionOneToo) {
+  const test::ScratchDir dir;
+  dir.write("self", "3:cpu,cpuacct:/a\n");
+  dir.write("cgroup/cpu/a/cpu.stat", "nr_periods 91\nnr_throttled 90\nthrottled_time 500\n");
+  EXPECT_EQ(cpu_throttled(files_in(dir)), std::chrono::nanoseconds(500));
+}
+
 }  // namespace
 }  // namespace spdld

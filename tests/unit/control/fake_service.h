@@ -25,6 +25,7 @@ class FakeService final : public session::Service {
   Status answer;  // of everything that can fail
   session::PipelineView pipeline_view;
   job::JobView job_view;
+  std::vector<session::DiagnosisView> diagnoses;
   session::DeletedJob deleted_job{.pipeline = "images"};
   session::SwapView swap_view;
   std::vector<session::RevisionView> revision_views;
@@ -150,6 +151,11 @@ class FakeService final : public session::Service {
   std::vector<job::JobView> jobs(const Caller& caller) override {
     note(caller, "jobs");
     return {job_view};
+  }
+  Result<std::vector<session::DiagnosisView>> diagnose(const Caller& caller, std::string_view job,
+                                                       std::string_view pipeline) override {
+    note(caller, "diagnose " + std::string(job) + " " + std::string(pipeline));
+    return or_answer(diagnoses);
   }
   std::vector<job::JobView> ended_jobs(const Caller& caller) override {
     note(caller, "ended_jobs");

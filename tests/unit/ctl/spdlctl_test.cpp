@@ -293,6 +293,44 @@ TEST_F(SpdlctlTest, PrintsEveryListAsJson) {
   EXPECT_EQ(size({"get", "users", "-o", "json"}), 4u);
 }
 
+TEST_F(SpdlctlTest, TellsWhyRanksWaitWithFiguresAndWhatToPaste) {
+  service_.diagnoses = {
+      {.job = "run",
+       .pipeline = "pets",
+       .waited_share = 0.41,
+       .faster = 1.69,
+       .findings = {{.cause = "epoch",
+                     .says = "the next epoch is not open yet",
+                     .evidence = {{"lacked", 0.98, "share"}, {"rows", 12.345, "rows/s"}},
+                     .command = "spdlctl job advance run",
+                     .brings = "up to 1.7 x the rows a second"},
+                    {.cause = "cpu", .says = "all workers are at work"}}},
+      {.job = "idle", .pipeline = "pets", .waited_share = 0.01},
+      {.job = "new", .pipeline = "pets"},
+      {.job = "odd", .pipeline = "pets", .waited_share = 0.5, .faster = 2},
+  };
+  start();
+  const Outcome outcome = spdlctl({"diagnose", "run", "--pipeline", "pets"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(service_.calls().back(), "diagnose run pets");
+  EXPECT_EQ(outcome.out,
+            "job 'run' on pipeline 'pets': ranks wait for data 41.0 % of their time; with data "
+            "ready, training would be 1.7 x as fast\n"
+            "1. epoch: the next epoch is not open yet\n"
+            "   figures  lacked 98 %, rows 12.3 rows/s\n"
+            "   try      spdlctl job advance run\n"
+            "   brings   up to 1.7 x the rows a second\n"
+            "2. cpu: all workers are at work\n"
+            "job 'idle' on pipeline 'pets': ranks do not wait for data (1.0 % of their time): the "
+            "trainer sets the pace\n"
+            "job 'new' on pipeline 'pets': not known yet: no rank has read for two seconds\n"
+            "job 'odd' on pipeline 'pets': ranks wait for data 50.0 % of their time; with data "
+            "ready, training would be 2 x as fast; the figures do not tell why\n");
+  service_.diagnoses.clear();
+  EXPECT_EQ(spdlctl({"diagnose"}).out, "no jobs\n");
+  EXPECT_EQ(spdlctl({"diagnose", "-o", "json"}).out, "[]\n");
+}
+
 TEST_F(SpdlctlTest, SaysThatNoJobOfANameHasEndedThoughOthersHave) {
   start();
   const Outcome outcome = spdlctl({"get", "jobs", "--ended", "no-such-job"});

@@ -110,12 +110,17 @@ class WorkerTimeTest : public ::testing::Test {
     run_ = std::make_shared<engine::Run>(plan_, source_, source::Sampler(kItems, Shuffle{}, 1), 1,
                                          RunPool{2}, limits, clock_);
     executor_.tune(*run_, run_->fetch_concurrency(), process_concurrency);
-    (void)executor_.open_stream(run_, steps);
+    stream_ = executor_.open_stream(run_, steps);
     return steps;
   }
   void wait_for(Idle why) {
     const nanoseconds before = executor_.worker_time().of(why);
     while (executor_.worker_time().of(why) == before) std::this_thread::yield();
+  }
+  nanoseconds head(HeadWait wait) { return executor_.head_time(stream_).of(wait); }
+  void wait_for(HeadWait wait) {
+    const nanoseconds before = head(wait);
+    while (head(wait) == before) std::this_thread::yield();
   }
   // One row keeps its worker until let_go().
   void keep_a_row() {
@@ -134,6 +139,7 @@ class WorkerTimeTest : public ::testing::Test {
   std::shared_ptr<const Plan> plan_;
   std::shared_ptr<FakeSource> source_ = std::make_shared<FakeSource>(FakeSource::numbered(kItems));
   std::shared_ptr<engine::Run> run_;
+  StreamId stream_ = 0;
   std::binary_semaphore in_row_{0};
   std::binary_semaphore go_{0};
   Executor executor_{ExecutorOptions{.threads = 2}};
@@ -205,6 +211,53 @@ TEST_F(WorkerTimeTest, AddsUpToTheTimeThatPassesForEachWorker) {
   const auto outer_end = steady_clock::now();
   EXPECT_GE(passed, 2 * (inner_end - inner));
   EXPECT_LE(passed, 2 * (outer_end - outer));
+}
+
+using HeadTimeTest = WorkerTimeTest;
+
+TEST_F(HeadTimeTest, OfABatchGoesByWhileItsSourceHasItsRows) {
+  for (std::uint64_t item = 0; item < kItems; ++item) source_->hold(item);
+  const auto steps = start("  - fetch: {concurrency: 3}\n");
+  source_->wait_for_readers(3);
+  wait_for(HeadWait::kBytes);
+  EXPECT_EQ(head(HeadWait::kMemory), nanoseconds(0));
+  std::jthread answers([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) source_->answer();
+  });
+  steps->wait_for_batches();
+}
+
+TEST_F(HeadTimeTest, OfABatchGoesByWhileItsRowsWaitForAWorker) {
+  keep_a_row();
+  const auto steps = start("  - fetch\n", {}, 1);
+  in_row_.acquire();
+  wait_for(HeadWait::kWorker);
+  EXPECT_EQ(head(HeadWait::kBytes), nanoseconds(0));
+  let_go(*steps);
+}
+
+TEST_F(HeadTimeTest, OfABatchGoesByWhileWorkersMakeItsLastRows) {
+  keep_a_row();
+  const auto steps = start("  - fetch\n");
+  in_row_.acquire();
+  wait_for(HeadWait::kMaking);
+  let_go(*steps);
+}
+
+TEST_F(HeadTimeTest, IsNoLongerThanTheTimeThatPassesAndStandsStillWithoutABatch) {
+  const auto begun = steady_clock::now();
+  start("  - fetch\n")->wait_for_batches();
+  wait_for(Idle::kSlot);
+  const HeadTime made = executor_.head_time(stream_);
+  const nanoseconds all = std::accumulate(made.waited.begin(), made.waited.end(), nanoseconds(0));
+  EXPECT_GT(all, nanoseconds(0));
+  EXPECT_LE(all, steady_clock::now() - begun);
+  wait_for(Idle::kSlot);
+  EXPECT_EQ(executor_.head_time(stream_).waited, made.waited);
+}
+
+TEST_F(HeadTimeTest, OfAStreamThatThereIsNotIsNone) {
+  EXPECT_EQ(executor_.head_time(12345).waited, HeadTime().waited);
 }
 
 }  // namespace

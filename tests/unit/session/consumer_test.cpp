@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -237,6 +238,84 @@ TEST_F(ConsumerTest, SaysWhichEpochIsTheLast) {
 TEST_F(ConsumerTest, TellsTheEndAtOnceWhenItStartsAtTheEnd) {
   start(1, {0, 10}, 1, true);
   EXPECT_EQ(next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd).epoch, 0U);
+}
+
+// Blocks until the time for which the consumer has lacked this grows; returns all such times.
+stream::ShortageTime wait_for(const Consumer& consumer, stream::Shortage why) {
+  const auto of = static_cast<std::size_t>(why);
+  const auto before = consumer.lacked().time[of];
+  while (consumer.lacked().time[of] == before) std::this_thread::yield();
+  return consumer.lacked().time;
+}
+
+TEST_F(ConsumerTest, LacksBytesWhileTheSourceHasTheRowsOfItsNextBatch) {
+  for (std::uint64_t item = 0; item < kItems; ++item) source_->hold(item);
+  start();
+  wait_for(*consumer_, stream::Shortage::kBytes);
+  std::jthread answers([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) source_->answer();
+  });
+  next_batch();
+}
+
+TEST_F(ConsumerTest, LacksNothingWhileItHasAllBatchesThatItMayHold) {
+  start();
+  next_batch();
+  next_batch();
+  const Consumer::Lacked lacked = consumer_->lacked();
+  EXPECT_EQ(consumer_->lacked().time, lacked.time);
+  release_all();
+  next_batch();
+  next_batch();
+  const Consumer::Lacked later = consumer_->lacked();
+  EXPECT_GT(later.attached, lacked.attached);
+  EXPECT_LE(std::accumulate(later.time.begin(), later.time.end(), std::chrono::nanoseconds(0)),
+            later.attached);
+}
+
+TEST_F(ConsumerTest, LacksItsNextEpochUntilThatIsOpened) {
+  start(1, {0, 9}, 1);
+  consumer_->release(next_batch().lease);
+  const auto before = wait_for(*consumer_, stream::Shortage::kEpoch);
+  consumer_->open_epochs(2, false);
+  next_batch();
+  next_batch();
+  const auto after = consumer_->lacked().time;
+  EXPECT_GE(after[static_cast<std::size_t>(stream::Shortage::kEpoch)],
+            before[static_cast<std::size_t>(stream::Shortage::kEpoch)]);
+  EXPECT_EQ(consumer_->lacked().time, after);
+}
+
+TEST_F(ConsumerTest, LacksNothingBehindItsLastEpoch) {
+  start(1, {0, 9}, 1, true);
+  consumer_->release(next_batch().lease);
+  next<wire::EpochEndFrame>(wire::FrameType::kEpochEnd);
+  const auto lacked = consumer_->lacked().time;
+  EXPECT_EQ(consumer_->lacked().time, lacked);
+}
+
+TEST_F(ConsumerTest, LacksTheEndOfAChangeOfItsJobWhileThatHoldsIt) {
+  start();
+  next_batch();
+  consumer_->hold();
+  const auto change = static_cast<std::size_t>(stream::Shortage::kChange);
+  // What was begun before is still sent.
+  while (consumer_->lacked().time[change] == std::chrono::nanoseconds(0)) {
+    if (!silent()) next_batch();
+    release_all();
+  }
+  consumer_->go_on();
+  next_batch();
+}
+
+TEST_F(ConsumerTest, LacksWhatTheDiskIsToGrantIt) {
+  ConsumerOptions options = options_of(make_phase("test"));
+  options.granted = 1;
+  start(std::move(options));
+  next_batch();
+  wait_for(*consumer_, stream::Shortage::kDisk);
+  consumer_->grant(job::kNoTurn);
+  next_batch();
 }
 
 TEST_F(ConsumerTest, TellsTheTurnOfEachBatch) {

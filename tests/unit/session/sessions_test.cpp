@@ -46,7 +46,7 @@ TEST_F(SessionsTest, TellsHowFastRowsAreHandedOut) {
     return std::round(per_s.value_or(-1) * std::chrono::seconds(kLong).count());
   };
   EXPECT_EQ(in_all(sessions_->reports().jobs(self_).at(0).rows_per_s), 4);
-  EXPECT_EQ(in_all(sessions_->reports().sessions(self_).at(0).rows_per_s), 4);
+  EXPECT_EQ(in_all(sessions_->reports().sessions(self_).at(0).lately.value().rows_per_s), 4);
   EXPECT_EQ(in_all(sessions_->reports().totals().rows_per_s), 4);
   EXPECT_EQ(in_all(sessions_->reports().totals().batches_per_s), 2);
   for (const job::StageView& stage : sessions_->reports().stages(self_)) {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "session/views.h"
+
+namespace spdld::session {
+
+// A figure that speaks for a finding.
+struct Evidence {
+  std::string name;  // "fetch.in_flight"
+  double value = 0;
+  std::string unit;  // "s", "rows/s", "share" (0 to 1); empty: a count
+};
+
+// One thing that keeps ranks waiting, or spoils what they get.
+struct Finding {
+  std::string cause;  // a word for programs: "fetch_concurrency"
+  std::string says;   // for people
+  std::vector<Evidence> evidence = {};
+  std::string command = {};  // to be pasted; empty: there is none
+  std::string brings = {};   // what that, or what `says` advises, should bring; empty: cannot tell
+};
+
+struct DiagnosisView {
+  std::string job;
+  std::string pipeline;
+  // Of the time of the rank that waits most, in the last seconds; none: no rank is known for long
+  // enough.
+  std::optional<double> waited_share = std::nullopt;
+  // Training would be so many times as fast, if every batch were there when it is wanted.
+  double faster = 1;
+  std::vector<Finding> findings = {};  // what counts most is first
+};
+
+// The figures that a diagnosis goes by: all of the last seconds.
+struct DiagnosisFacts {
+  job::JobView job;
+  std::vector<SessionView> ranks;
+  job::StageView fetch;
+  job::StageView process;
+  double others_served = 0;  // as process.served, of all other jobs together
+  DaemonView daemon;
+};
+
+// Says why a job's ranks wait, by figures alone: docs/tuning.md has each rule. Where no rule fits
+// it says so.
+DiagnosisView diagnose(const DiagnosisFacts& facts);
+
+}  // namespace spdld::session

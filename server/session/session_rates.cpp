@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/session_rates.h"
+
+#include <algorithm>
+
+namespace spdld::session {
+namespace {
+
+std::uint64_t ns(std::chrono::nanoseconds of) {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(of.count(), 0));
+}
+
+}  // namespace
+
+ShortagesView shortages_view(const Consumer::Lacked& lacked) {
+  ShortagesView view{.attached_s = std::chrono::duration<double>(lacked.attached).count()};
+  for (std::size_t why = 0; why < stream::kShortages; ++why)
+    view.lacked_s[why] = std::chrono::duration<double>(lacked.time[why]).count();
+  return view;
+}
+
+void SessionRates::add(std::chrono::nanoseconds now, const Consumer& consumer) {
+  const Consumer::View view = consumer.view();
+  const Consumer::Lacked lacked = consumer.lacked();
+  RateWindow<kCounters>::Counts counts{};
+  counts[kRows] = view.rows;
+  counts[kBatches] = view.batches;
+  counts[kWaits] = view.waiting.waits;
+  counts[kWaitedNs] = ns(view.waiting.waited);
+  counts[kAttachedNs] = ns(lacked.attached);
+  for (std::size_t why = 0; why < stream::kShortages; ++why)
+    counts[kLackedNs + why] = ns(lacked.time[why]);
+  counts_.add(now, counts);
+}
+
+std::optional<SessionView::Lately> SessionRates::lately() const {
+  const auto rates = counts_.per_second();
+  if (!rates) return std::nullopt;
+  const RateWindow<kCounters>::Rates& of = *rates;
+  SessionView::Lately lately{.rows_per_s = of[kRows],
+                             .batches_per_s = of[kBatches],
+                             .waited_share = std::min(of[kWaitedNs] * 1e-9, 1.0)};
+  if (of[kBatches] > 0) lately.ready_share = 1 - std::min(of[kWaits] / of[kBatches], 1.0);
+  lately.shortages.attached_s = of[kAttachedNs] * 1e-9;
+  for (std::size_t why = 0; why < stream::kShortages; ++why)
+    lately.shortages.lacked_s[why] = of[kLackedNs + why] * 1e-9;
+  return lately;
+}
+
+}  // namespace spdld::session

@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# does: faults, one at a time, that keep training waiting: does `spdlctl diagnose` name each first?
+# build: release spdld spdlctl spdld_python
+"""faults.py [--rounds N] [FAULT ...]: as root, as it mounts file systems and makes a cgroup.
+
+Each fault is set up with a daemon of its own, read for some seconds, and looked at with `spdlctl
+diagnose`; where there is a remedy, it is applied, and rows a second before and after are told. Fails
+if less than 33 of 36 are named first, or something is named where there is no fault."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from daemon import Daemon, build_dir
+from integration.hung_mount import HungMount
+from PIL import Image
+
+IMAGES, SIDE, BATCH = 2000, 512, 32
+SETTLES_S = 8.0  # rates are of 10 s
+LEAST_NAMED = 33 / 36
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
+
+# A rank that takes `steps` seconds for its steps, one after the other and again.
+RANK = """
+import itertools, json, sys, time
+import spdld
+options = json.loads(sys.argv[1])
+paces = itertools.cycle(options.pop("steps"))
+loader = spdld.Loader(**options)
+while True:
+    for batch in loader:
+        if pause := next(paces): time.sleep(pause)
+"""
+
+
+def make_images(root: pathlib.Path, count: int, side: int, broken: int = 0) -> pathlib.Path:
+    """`count` JPEGs; each `broken`th of them has no image data."""
+    root.mkdir()
+    for index in range(count):
+        coarse = np.random.default_rng(index).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        image = Image.fromarray(coarse).resize((side, side), Image.Resampling.BICUBIC)
+        image.save(root / f"{index:05}.jpg")
+        if broken and index % broken == 0:
+            path = root / f"{index:05}.jpg"
+            path.write_bytes(path.read_bytes()[:200])
+    return root
+
+
+class Setting:
+    """One fault, with the daemon that has it."""
+
+    def __init__(self, directory: pathlib.Path, data: pathlib.Path) -> None:
+        self.directory = pathlib.Path(tempfile.mkdtemp(dir=directory))
+        self.data = data
+        self.stack = contextlib.ExitStack()
+        self.stages: list[Any] = []
+        self.settings: dict[str, Any] = {"executor": {"cpu_threads": 2}}
+        self.more: dict[str, Any] = {}
+        self.daemon: Daemon
+
+    def mount(self, read_s: float, source: pathlib.Path) -> HungMount:
+        at = self.directory / "mount"
+        at.mkdir()
+        mount = HungMount(source, at, read_s=read_s)
+        self.stack.callback(mount.close)
+        self.data = at
+        return mount
+
+    def write(self, *stages: Any) -> pathlib.Path:
+        path = self.directory / "bench.yaml"
+        text = {
+            "pipeline": "bench",
+            "source": {"files": {"root": str(self.data), "pattern": "*.jpg"}},
+            "stages": list(stages),
+            "batch": {"size": BATCH},
+            **self.more,
+        }
+        path.write_text(json.dumps(text))
+        return path
+
+    def serve(self, *stages: Any) -> Daemon:
+        self.daemon = Daemon(pipelines=[self.write(*stages)], settings=self.settings)
+        self.stack.callback(self.daemon.close)
+        return self.daemon.start()
+
+    def read(self, job: str = "run", steps: tuple[float, ...] = (0,), **options: Any) -> None:
+        options = {"name": "bench", "address": self.daemon.address, "job": job, **options}
+        options["pipeline"] = options.pop("name")
+        environment = {**os.environ, "PYTHONPATH": str(build_dir() / "python")}
+        rank = subprocess.Popen(
+            [sys.executable, "-c", RANK, json.dumps({"steps": steps, **options})], env=environment
+        )
+        self.stack.callback(rank.wait)
+        self.stack.callback(rank.kill)
+
+    def rate(self, job: str = "run") -> float:
+        return float(self.daemon.ctl_json("get", "jobs", job)["rows_per_s"] or 0)
+
+    def spin(self, count: int) -> None:
+        for _ in range(count):
+            loop = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+            self.stack.callback(loop.wait)
+            self.stack.callback(loop.kill)
+
+
+FETCH = "fetch"
+DECODE: list[Any] = ["decode_image", {"resize": {"size": [224, 224]}}]
+# What a fault does to a setting; it returns the remedy, if there is one to be measured.
+Remedy = Callable[[], Any] | None
+
+
+def slow_storage(of: Setting) -> Remedy:
+    of.mount(0.02, of.data.parent / "small")
+    of.serve(FETCH, *DECODE)
+    of.read()
+    path = of.write({"fetch": {"concurrency": 64}}, *DECODE)
+    return lambda: of.daemon.ctl("apply", "-f", path, "--job", "run")
+
+
+def one_read(of: Setting) -> Remedy:
+    of.mount(0.003, of.data.parent / "small")
+    of.serve({"fetch": {"concurrency": 1}}, *DECODE)
+    of.read()
+    path = of.write(FETCH, *DECODE)
+    return lambda: of.daemon.ctl("apply", "-f", path, "--job", "run")
+
+
+def two_io_threads(of: Setting) -> Remedy:
+    of.mount(0.005, of.data.parent / "small")
+    of.settings["executor"]["io_threads"] = 2
+    of.serve(FETCH, *DECODE)
+    of.read()
+    return None
+
+
+def one_decode(of: Setting) -> Remedy:
+    of.serve(FETCH, {"decode_image": {"concurrency": 1}}, *DECODE[1:])
+    of.read()
+    path = of.write(FETCH, *DECODE)
+    return lambda: of.daemon.ctl("apply", "-f", path, "--job", "run")
+
+
+def slow_trainer(of: Setting) -> Remedy:
+    of.serve(FETCH, *DECODE)
+    of.read(steps=(0.3,))
+    return None
+
+
+def slow_replica(of: Setting) -> Remedy:
+    of.serve(FETCH, *DECODE)
+    for replica, step in enumerate((0.0, 0.2)):
+        of.read(steps=(step,), shard=0, num_shards=1, replicas=2, replica=replica)
+    return None
+
+
+def little_weight(of: Setting) -> Remedy:
+    of.serve(FETCH, *DECODE)
+    of.read()
+    of.read("other", seed=7)
+    time.sleep(1)
+    of.daemon.ctl("job", "limit", "other", "--weight", "9")
+    return lambda: of.daemon.ctl("job", "limit", "run", "--weight", "9")
+
+
+def short_prefetch(of: Setting) -> Remedy:
+    of.serve(FETCH, *DECODE)
+    of.read(steps=(0,) * 12 + (0.6,), prefetch=2)
+    return None
+
+
+def corrupt(of: Setting) -> Remedy:
+    of.data = of.data.parent / "corrupt"
+    of.more = {"on_error": {"decode": "replace", "budget": {"min": 1000}}}
+    of.serve(FETCH, *DECODE)
+    of.read()
+    return None
+
+
+def quota(of: Setting) -> Remedy:
+    of.serve(FETCH, *DECODE)
+    cpu = next(path for path in (CGROUPS / "cpu", CGROUPS) if (path / "cgroup.procs").exists())
+    group = cpu / f"spdld-faults-{os.getpid()}"
+    group.mkdir()
+    of.stack.callback(group.rmdir)
+    of.stack.callback((cpu / "cgroup.procs").write_text, str(of.daemon.pid))
+    if (group / "cpu.max").exists():
+        (group / "cpu.max").write_text("30000 100000")
+    else:
+        (group / "cpu.cfs_period_us").write_text("100000")
+        (group / "cpu.cfs_quota_us").write_text("30000")
+    (group / "cgroup.procs").write_text(str(of.daemon.pid))
+    of.read()
+    return None
+
+
+def busy_loops(of: Setting) -> Remedy:
+    of.serve(FETCH, *DECODE)
+    of.read()
+    of.spin(2)
+    return None
+
+
+def hung_mount(of: Setting) -> Remedy:
+    mount = of.mount(0, of.data)
+    of.serve(FETCH, *DECODE)
+    of.read()
+    time.sleep(2)
+    mount.hang()
+    of.stack.callback(mount.let_go)
+    return None
+
+
+def no_fault(of: Setting) -> Remedy:
+    of.serve(FETCH, *DECODE)
+    of.read(steps=(0.1,))
+    return None
+
+
+# The cause that is to be named first; none: nothing is.
+FAULTS: dict[Callable[[Setting], Remedy], str | None] = {
+    slow_storage: "storage_latency",
+    one_read: "fetch_concurrency",
+    two_io_threads: "io_threads",
+    one_decode: "stage_concurrency",
+    slow_trainer: None,
+    slow_replica: "slow_replica",
+    little_weight: "other_jobs",
+    short_prefetch: "prefetch",
+    corrupt: "failing_data",
+    quota: "cpu_quota",
+    busy_loops: "contended_cores",
+    hung_mount: "hung_storage",
+    no_fault: None,
+}
+
+
+def run(fault: Callable[[Setting], Remedy], directory: pathlib.Path) -> bool:
+    setting = Setting(directory, directory / "images")
+    with setting.stack:
+        remedy = fault(setting)
+        time.sleep(SETTLES_S)
+        [found] = setting.daemon.ctl_json("diagnose", "run")
+        causes = [finding["cause"] for finding in found["findings"]]
+        first = causes[0] if causes else None
+        named = first == FAULTS[fault]
+        print(f"{fault.__name__:16} {'ok' if named else 'NO':3} {causes}", end="", flush=True)
+        check_sums(setting.daemon)
+        if remedy is not None:
+            before = setting.rate()
+            remedy()
+            time.sleep(SETTLES_S + 4)
+            print(f", {before:.0f} -> {setting.rate():.0f} rows/s", end="")
+        print(flush=True)
+        if not named:
+            print(setting.daemon.ctl("diagnose", "run").stdout)
+            print(json.dumps(setting.daemon.ctl_json("get", "sessions")[0]["shortages_lately"]))
+            print(setting.daemon.ctl("status").stdout)
+    return named
+
+
+def check_sums(daemon: Daemon) -> None:
+    """Workers' and ranks' time adds up to what has passed."""
+    status = daemon.ctl_json("status")
+    workers = status["workers"]
+    spent = sum(workers[name] for name in workers if name not in ("core_s", "throttled_s"))
+    passed = status["uptime_s"] * status["cpu_threads"]
+    print(f" workers {spent / passed:.3f}", end="")
+
+
+@contextlib.contextmanager
+def data() -> Iterator[pathlib.Path]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        directory = pathlib.Path(name)
+        make_images(directory / "images", IMAGES, SIDE)
+        make_images(directory / "small", IMAGES, 32)
+        make_images(directory / "corrupt", IMAGES, SIDE, broken=20)
+        yield directory
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("faults", nargs="*", metavar="FAULT")
+    arguments = parser.parse_args()
+    chosen = [of for of in FAULTS if not arguments.faults or of.__name__ in arguments.faults]
+    outcomes: dict[bool, list[bool]] = {True: [], False: []}
+    with data() as directory:
+        for _ in range(arguments.rounds):
+            for fault in chosen:
+                outcomes[fault is not no_fault].append(run(fault, directory))
+    named, clean = outcomes[True], outcomes[False]
+    print(f"{sum(named)} of {len(named)} named first, {sum(clean)} of {len(clean)} without a fault")
+    return 0 if sum(named) >= LEAST_NAMED * len(named) and all(clean) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
