@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# build: release spdld spdlctl spdld_python
 # does: both wheels offline in bare roots of Debian 11 to 13, the client from its sdist, and the same rows as of the build
 """wheels.py [WHEELS]: installs, reads, and compares digests; as root.
 
