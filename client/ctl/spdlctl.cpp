@@ -127,7 +127,7 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
          "--timeout", context.timeout_s,
          "seconds to wait for an answer; what indexes or decodes is waited for. For an apply to "
          "several daemons, consume and bench: seconds without a sign of life; for the latter two "
-         "60 if it is not given")
+         "60 if it is not given. For service install: seconds until its daemon is ready")
       ->check(CLI::Range(0.001, 86'400.0))
       ->default_str(fmt::format("{}", kTimeoutS));
   app.require_subcommand(1);

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,13 +19,18 @@ from integration.ranks import Rank
 
 BIN = daemon_module.build_dir() / "bin"
 UNITS = ("spdld.service", "spdld-control.socket", "spdld-data.socket")
-# Notes what it is told, and shows of a unit what the test has put into the file of its name.
+# Notes what it is told, and shows of a unit what the test has put into the file of its name. A verb
+# hangs or fails where the test says so, unless it returns at once, and the unit with it.
 SYSTEMCTL = """#!/bin/sh
 echo "$*" >> "$FAKE/calls"
+if [ "$3" != --no-block ] && [ -e "$FAKE/$2" ]; then
+  echo ActiveState=failed > "$FAKE/$3"
+  cat "$FAKE/$2" >&2
+  exit 1
+fi
 case $1.$2 in
   show-user.*) cat "$FAKE/user" 2>/dev/null ;;
   *.show-environment) [ ! -e "$FAKE/down" ] || { cat "$FAKE/down" >&2; exit 1; } ;;
-  *.restart) [ ! -e "$FAKE/forbids" ] || { cat "$FAKE/forbids" >&2; exit 1; } ;;
   *.show) cat "$FAKE/$3" 2>/dev/null || echo ActiveState=inactive ;;
 esac
 """
@@ -59,14 +65,20 @@ class Login:
         python = [daemon_module.REPOSITORY / ".venv/bin/python", "-c", program]
         return pathlib.Path(subprocess.check_output(python, env=environment, text=True).strip())
 
-    def service(self, *arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+    def begin(self, *arguments: str, **changes: str) -> subprocess.Popen[str]:
+        """spdlctl service ARGUMENTS."""
+        return subprocess.Popen(
             [BIN / "spdlctl", "service", *arguments],
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=daemon_module.WATCHDOG_S,
             env={**self.environment, **changes},
         )
+
+    def service(self, *arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
+        with self.begin(*arguments, **changes) as process:
+            out, err = process.communicate(timeout=daemon_module.WATCHDOG_S)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def install(self, *arguments: str, **changes: str) -> str:
         done = self.service("install", *arguments, **changes)
@@ -77,6 +89,14 @@ class Login:
         done = self.service(*arguments, **changes)
         assert (done.returncode, done.stdout) == (1, "")
         return done.stderr
+
+    def hangs(self, verb: str) -> None:
+        """As does the service manager for ever, from now on, once it is told that."""
+        os.mkfifo(self.directory / verb)
+
+    def fails(self, verb: str, why: str) -> None:
+        """Likewise."""
+        (self.directory / verb).write_text(f"{why}\n")
 
     def shows(self, unit: str, **properties: str) -> None:
         """What the service manager says of the unit from now on."""
@@ -161,15 +181,122 @@ def test_a_confined_service_is_started_at_once(login: Login) -> None:
     assert "PrivateUsers=" not in (login.units / "spdld.service").read_text()
 
 
+TAKEN_BACK = [
+    "reset-failed spdld.service",
+    "disable spdld-control.socket spdld-data.socket",
+    "stop --no-block spdld.service spdld-control.socket spdld-data.socket",
+    "daemon-reload",
+]
+
+
 def test_a_system_that_forbids_confinement_is_told_of(login: Login) -> None:
-    (login.directory / "forbids").write_text("Job for spdld.service failed\n")
+    login.fails("restart", "Job for spdld.service failed")
     said = login.refused("install", "--confined")
     assert "'systemctl --user restart spdld.service' failed: Job for spdld.service failed" in said
     assert "user namespaces, which some systems forbid" in said
-    assert login.calls()[-2:] == [
-        "stop spdld-control.socket spdld-data.socket spdld.service",
+    assert "; its units are removed again\n" in said
+    assert login.calls()[-5:] == ["restart spdld.service", *TAKEN_BACK]
+    assert list(login.units.iterdir()) == []
+
+
+@pytest.mark.parametrize("options", [[], ["--confined"]], ids=["plain", "confined"])
+def test_sockets_that_cannot_listen_are_taken_back(login: Login, options: list[str]) -> None:
+    login.fails("enable", "Job for spdld-data.socket failed")
+    said = login.refused("install", *options)
+    assert "failed: Job for spdld-data.socket failed; its units are removed again\n" in said
+    assert login.calls()[-4:] == TAKEN_BACK
+    assert list(login.units.iterdir()) == []
+
+
+def test_a_start_that_hangs_is_not_waited_for_longer_than_said(login: Login) -> None:
+    login.hangs("restart")
+    said = login.refused("--timeout", "2", "install", "--confined")
+    assert said.startswith("waits up to 2 s for spdld.service to be ready: it reads the files")
+    assert "'systemctl --user restart spdld.service' has not ended in 2 s (--timeout): " in said
+    assert "data of new ones, which may not answer" in said
+    assert "user namespaces" not in said
+    assert "; its units are removed again\n" in said
+    assert login.calls()[-4:] == TAKEN_BACK
+    assert list(login.units.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", ["hangs", "fails"])
+@pytest.mark.parametrize(
+    ("options", "start"),
+    [([], "try-restart"), (["--confined"], "restart")],
+    ids=["plain", "confined"],
+)
+def test_an_install_that_fails_brings_back_the_units_before(
+    login: Login, options: list[str], start: str, verb: str
+) -> None:
+    config = login.directory / "my.yaml"
+    config.write_text("{}")
+    login.install("--config", str(config))
+    before = {unit: unit.read_text() for unit in login.units.iterdir()}
+    for unit in UNITS:
+        login.shows(unit, ActiveState="active", UnitFileState="enabled")
+    login.calls()
+    if verb == "hangs":
+        login.hangs(start)
+    else:
+        login.fails(start, "Job for spdld.service failed")
+    said = login.refused("--timeout", "1", "install", *options)
+    assert "; the units are as before again, and the service is started anew with them\n" in said
+    assert {unit: unit.read_text() for unit in login.units.iterdir()} == before
+    assert login.calls()[-4:] == [
+        f"{start} spdld.service",
         "reset-failed spdld.service",
+        "daemon-reload",
+        "restart --no-block spdld.service",
     ]
+
+
+def test_a_service_that_still_runs_is_not_restarted(login: Login) -> None:
+    login.install()
+    for unit in UNITS:
+        login.shows(unit, ActiveState="active", UnitFileState="enabled")
+    login.fails("enable", "Access denied")
+    assert "; the units are as before again\n" in login.refused("install", "--confined")
+    assert login.calls()[-1] == "daemon-reload"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_install_that_is_interrupted_is_taken_back(
+    login: Login, wait_until: Callable[..., Any], number: signal.Signals
+) -> None:
+    login.hangs("restart")
+    with login.begin("install", "--confined") as install:
+        calls = login.directory / "calls"
+        wait_until(lambda: calls.exists() and "restart" in calls.read_text(), "the start")
+        install.send_signal(number)
+        _, said = install.communicate(timeout=daemon_module.WATCHDOG_S)
+    assert install.returncode == 1
+    assert "restart spdld.service' was interrupted" in said
+    assert "; its units are removed again\n" in said
+    assert list(login.units.iterdir()) == []
+
+
+def test_what_cannot_be_taken_back_is_said(login: Login) -> None:
+    login.fails("restart", "Job for spdld.service failed")
+    login.fails("disable", "Connection reset")
+    said = login.refused("install", "--confined")
+    assert "; its units are not all taken back, as 'systemctl --user disable" in said
+    assert "failed: Connection reset: 'spdlctl service remove' does it\n" in said
+
+
+def test_a_check_of_the_configuration_that_hangs_installs_nothing(login: Login) -> None:
+    program = login.directory / "spdld"
+    program.write_text('#!/bin/sh\ncat "$FAKE/check"\n')
+    program.chmod(0o755)
+    login.hangs("check")
+    config = login.directory / "my.yaml"
+    config.write_text("{}")
+    said = login.refused(
+        "--timeout", "2", "install", "--config", str(config), SPDLD_BIN=str(program)
+    )
+    assert said.startswith(f"waits up to 2 s for the check of {config} ")
+    assert "--check' has not ended in 2 s (--timeout): a file may lie on storage that" in said
+    assert not login.units.exists()
 
 
 def test_the_service_names_the_program_that_it_was_installed_with(login: Login) -> None:

@@ -16,6 +16,8 @@
 #include "ctl/commands.h"
 #include "ctl/failure.h"
 #include "ctl/program/program.h"
+#include "ctl/service/patience.h"
+#include "ctl/service/unit_change.h"
 #include "ctl/service/user_manager.h"
 #include "ctl/service/user_units.h"
 
@@ -104,9 +106,21 @@ void check_nobody_serves(const UserManager& manager) {
                             manager.directory()));
 }
 
-void check_configuration(const std::string& program, const std::string& config) {
+void check_configuration(const std::string& program, const std::string& config,
+                         Patience& patience) {
   if (config.empty()) return;
-  const Ran ran = run_program({program, "--config", config, "--check"}, Errors::kInText);
+  patience.wait_for(
+      fmt::format("the check of {} and the pipelines' files that it names; nothing "
+                  "is installed yet",
+                  printable(config)));
+  Ran ran;
+  try {
+    ran = patience.run({program, "--config", config, "--check"});
+  } catch (const OutOfPatience& failure) {
+    throw Failure(kFailed, fmt::format("{}: a file may lie on storage that does not answer; "
+                                       "nothing is installed",
+                                       failure.what()));
+  }
   if (!ran.ok())
     throw Failure(kWrongUsage,
                   fmt::format("the service would not start: {}",
@@ -126,44 +140,68 @@ void make_state_directory() {
   }
 }
 
-// Whether the system lets a confined one be is known when it has been started.
-void start_confined(const UserManager& manager, const char* how) {
+// Starts it by `how`, and waits until it is ready.
+void start(const UserManager& manager, const char* how, bool confined, Patience& patience) {
+  patience.wait_for(
+      fmt::format("{} to be ready: it reads the files of its pipelines, and lists the data of new "
+                  "ones ('journalctl --user -u spdld -f' follows it)",
+                  kServiceName));
   try {
-    manager.run({how, kServiceName});
+    manager.run({how, kServiceName}, patience);
+  } catch (const OutOfPatience& failure) {
+    throw Failure(
+        kFailed, fmt::format("{}: {} is ready once it has read its pipelines' files and listed the "
+                             "data of new ones, which may not answer; 'journalctl --user -u "
+                             "spdld' tells how far it came",
+                             failure.what(), kServiceName));
   } catch (const Failure& failure) {
-    // Its starts are counted, and the next install's would be refused for a minute.
-    manager.run({"stop", kSocketNames[0], kSocketNames[1], kServiceName});
-    manager.run({"reset-failed", kServiceName});
     throw Failure(
         kFailed,
-        fmt::format("{}; 'journalctl --user -u spdld' tells why. A confined service needs user "
-                    "namespaces, which some systems forbid, and a ReadWritePaths= for a cache.dir; "
-                    "'spdlctl service install' without --confined needs neither",
-                    failure.what()));
+        fmt::format("{}; 'journalctl --user -u spdld' tells why{}", failure.what(),
+                    confined
+                        ? ". A confined service needs user namespaces, which some systems forbid, "
+                          "and a ReadWritePaths= for a cache.dir; 'spdlctl service install' "
+                          "without --confined needs neither"
+                        : ""));
   }
+}
+
+// Writes the units, and has systemd listen. Returns whether one has changed.
+bool put_into_force(const UserManager& manager, const std::vector<UserUnit>& units, bool confined,
+                    Patience& patience) {
+  UnitChange change(manager, user_unit_directory());
+  bool changed = false;
+  try {
+    for (const UserUnit& unit : units) changed = change.write(unit) || changed;
+    manager.run({"daemon-reload"});
+    patience.wait_for("systemd to listen");
+    manager.run({"enable", "--now", kSocketNames[0], kSocketNames[1]}, patience);
+    // Whether the system lets a confined one be is known when it has been started. One that runs is
+    // of the units before; its ranks wait for the next one.
+    if (confined) {
+      start(manager, changed ? "restart" : "start", confined, patience);
+    } else if (changed) {
+      start(manager, "try-restart", confined, patience);
+    }
+  } catch (const Failure& failure) {
+    throw Failure(failure.exit_code(), failure.what() + change.take_back());
+  }
+  return changed;
 }
 
 void install(const std::string& config, bool confined, bool force, const Output& output,
              const Context& context) {
   const UserManager manager;
+  Patience patience(context.timeout(), context.err);
   const std::string program = program_to_run();
   const std::vector<UserUnit> units =
       user_units(program, config.empty() ? "" : std::filesystem::absolute(config).string(),
                  confined ? Confinement::kUserNamespace : Confinement::kPlain);
   (void)replaceable_units(force);
-  check_configuration(program, config);
+  check_configuration(program, config, patience);
   check_nobody_serves(manager);
   if (confined) make_state_directory();
-  bool changed = false;
-  for (const UserUnit& unit : units) changed = write_unit(user_unit_directory(), unit) || changed;
-  manager.run({"daemon-reload"});
-  manager.run({"enable", "--now", kSocketNames[0], kSocketNames[1]});
-  // One that runs is of the units before; its ranks wait for the next one.
-  if (confined) {
-    start_confined(manager, changed ? "restart" : "start");
-  } else if (changed) {
-    manager.run({"try-restart", kServiceName});
-  }
+  const bool changed = put_into_force(manager, units, confined, patience);
   const std::string sentence = fmt::format(
       "{} has {}, {} and {}{}: {} serves in {}, from the first connection on, and keeps its state "
       "in {}\n{}{}",

@@ -2,6 +2,7 @@
 #include "ctl/program/program.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
@@ -17,6 +19,11 @@
 
 namespace spdld::ctl {
 namespace fs = std::filesystem;
+namespace {
+
+constexpr int kAskMs = 100;
+
+}  // namespace
 
 std::string daemon_program() {
   if (const char* named = std::getenv("SPDLD_BIN"); named != nullptr && *named != '\0')
@@ -50,7 +57,8 @@ std::string path_of_program(const std::string& name) {
   return {};
 }
 
-Ran run_program(const std::vector<std::string>& command, Errors errors) {
+Ran run_program(const std::vector<std::string>& command, Errors errors,
+                const std::function<bool()>& give_up) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return {.error = errno};
   const UniqueFd from(ends[0]);
@@ -72,6 +80,13 @@ Ran run_program(const std::vector<std::string>& command, Errors errors) {
   to.reset();
   std::array<char, 4096> part{};
   for (;;) {
+    pollfd printed{.fd = from.get(), .events = POLLIN, .revents = 0};
+    if (give_up && ::poll(&printed, 1, kAskMs) <= 0) {
+      if (!give_up()) continue;
+      ::kill(child, SIGKILL);
+      ran.error = ETIMEDOUT;
+      return ran;
+    }
     const ssize_t count = ::read(from.get(), part.data(), part.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;

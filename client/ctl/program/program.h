@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,10 @@ struct Ran {
 
 enum class Errors { kOurs, kInText };  // where its standard error goes
 
-// Runs it to its end, and reads what it prints.
-Ran run_program(const std::vector<std::string>& command, Errors errors);
+// Runs it to its end, and reads what it prints. `give_up` is asked several times a second: once it
+// says so the program is killed, and not waited for, as it may hang in the kernel; the error is
+// ETIMEDOUT then.
+Ran run_program(const std::vector<std::string>& command, Errors errors,
+                const std::function<bool()>& give_up = {});
 
 }  // namespace spdld::ctl

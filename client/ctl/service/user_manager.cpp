@@ -66,10 +66,17 @@ UserManager::UserManager() {
   directory_ = fmt::format("{}/spdld-{}", runtime, ::geteuid());
 }
 
-void UserManager::run(const std::vector<std::string>& words) const {
+void UserManager::run(const std::vector<std::string>& words) const { run(words, nullptr); }
+
+void UserManager::run(const std::vector<std::string>& words, Patience& patience) const {
+  run(words, &patience);
+}
+
+void UserManager::run(const std::vector<std::string>& words, Patience* patience) const {
   std::vector<std::string> command = {"systemctl", "--user"};
   command.insert(command.end(), words.begin(), words.end());
-  const Ran ran = run_program(command, Errors::kInText);
+  const Ran ran =
+      patience == nullptr ? run_program(command, Errors::kInText) : patience->run(command);
   if (ran.ok()) return;
   std::string hint;
   if (!variable("XDG_CONFIG_HOME").empty())

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "ctl/service/patience.h"
+
 namespace spdld::ctl {
 
 // The user manager of systemd, by systemctl. Throws Failure whenever it does not do as asked.
@@ -16,12 +18,17 @@ class UserManager {
   // The directory in which launch=True looks for this user's daemon, and its user's units listen.
   const std::string& directory() const { return directory_; }
 
-  void run(const std::vector<std::string>& words) const;  // systemctl --user WORDS
+  // systemctl --user WORDS.
+  void run(const std::vector<std::string>& words) const;
+  // The same; throws OutOfPatience if it lasts too long. What systemd has begun goes on then.
+  void run(const std::vector<std::string>& words, Patience& patience) const;
   // Properties of a unit, by name; of one that is not loaded, too.
   std::map<std::string, std::string> show(const std::string& unit) const;
   bool is_active(const std::string& unit) const { return show(unit)["ActiveState"] == "active"; }
 
  private:
+  void run(const std::vector<std::string>& words, Patience* patience) const;
+
   std::string directory_;
 };
 

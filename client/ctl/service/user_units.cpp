@@ -92,6 +92,12 @@ UnitFile unit_file_at(const std::string& path) {
   return seal_of(text.substr(rest)) == text.substr(0, rest) ? UnitFile::kSealed : UnitFile::kEdited;
 }
 
+std::optional<std::string> unit_text_at(const std::string& path) {
+  std::error_code failed;
+  if (fs::symlink_status(path, failed).type() != fs::file_type::regular) return std::nullopt;
+  return read_file(path);
+}
+
 const char* name_of(UnitFile file) {
   switch (file) {
     case UnitFile::kAbsent: return "absent";

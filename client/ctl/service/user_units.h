@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ enum class UnitFile { kAbsent, kSealed, kEdited, kForeign };
 UnitFile unit_file_at(const std::string& path);
 const char* name_of(
     UnitFile file);  // "absent", "as installed", "edited", "not of 'spdlctl service'"
+
+// What the regular file at this path says; none where there is no such file. Throws Failure.
+std::optional<std::string> unit_text_at(const std::string& path);
 
 // Puts the unit into `directory`, which is made if need be, in the place of a file of its name.
 // Returns whether it was another one. Throws Failure.
