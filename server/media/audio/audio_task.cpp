@@ -42,8 +42,13 @@ class AudioWorker final : public FieldWorker {
   Result<std::uint64_t> run(SampleInput& sample, std::span<RowOutput> out,
                             std::uint64_t room_bytes) override {
     auto needs = make(sample, out.front(), room_bytes);
-    if (!needs)
-      return tl::unexpected<Status>(needs.error().with_context("its field '" + task_.name + "'"));
+    if (!needs) {
+      const std::string field = "its field '" + task_.name + "'";
+      Status why = std::move(needs).error();
+      // A row over its bound is refused by that name already.
+      return tl::unexpected<Status>(why.message().starts_with(field) ? std::move(why)
+                                                                     : why.with_context(field));
+    }
     if (*needs > 0) return needs;
     return store(out.front());
   }
