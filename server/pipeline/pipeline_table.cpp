@@ -81,6 +81,16 @@ void PipelineTable::put_lost(const std::string& id, uid_t owner, std::uint32_t v
   lost_[id] = {.owner = owner, .version = version, .why = std::move(why)};
 }
 
+void PipelineTable::put_refused(const std::string& file, std::string name, std::string why) {
+  MutexLock lock(mutex_);
+  refused_[file] = {.name = std::move(name), .why = std::move(why)};
+}
+
+void PipelineTable::accept(const std::string& file) {
+  MutexLock lock(mutex_);
+  refused_.erase(file);
+}
+
 bool PipelineTable::has(const std::string& id) const {
   MutexLock lock(mutex_);
   return pipelines_.contains(id) || lost_.contains(id);
@@ -172,11 +182,26 @@ std::string PipelineTable::name_for(uid_t caller, const std::string& id) const {
   return job::is_shared(id) && has(own + id) ? "/" + id : id;
 }
 
+// The end of a sentence about a pipeline that is not there: what became of the file that it may be
+// of.
+std::string PipelineTable::why_refused(const std::string& text) const {
+  const std::string name = text.starts_with('/') ? text.substr(1) : text;
+  std::string nameless;
+  MutexLock lock(mutex_);
+  for (const auto& [file, refused] : refused_) {
+    if (refused.name == name) return ": its file was refused: " + refused.why;
+    if (refused.name.empty())
+      nameless += "; a file that does not say its pipeline's name was refused: " + refused.why;
+  }
+  return nameless;
+}
+
 Status PipelineTable::absent(uid_t caller, const std::string& text) const {
   std::string why = "there is no pipeline '" + text + "'";
   if (text.ends_with(".yaml") || text.ends_with(".yml"))
     why += ": a file is first to be applied, 'spdlctl apply -f " + text +
            "', and has its pipeline's name then";
+  why += why_refused(text);
   std::string known;
   for (const PipelinePtr& pipeline : visible_to(caller))
     known += (known.empty() ? "; there are: " : ", ") + name_for(caller, pipeline->id());

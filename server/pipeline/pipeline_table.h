@@ -45,6 +45,12 @@ class PipelineTable {
   // nothing else takes its place.
   void put_lost(const std::string& id, uid_t owner, std::uint32_t version, Status why)
       SPDLD_EXCLUDES(mutex_);
+  // Notes that a file of the configuration was refused, and why, which names it: who asks for a
+  // pipeline of this name, and there is none, is told. `name`: as the file says; empty: that is not
+  // known. Until the file is refused again, or accepted.
+  void put_refused(const std::string& file, std::string name, std::string why)
+      SPDLD_EXCLUDES(mutex_);
+  void accept(const std::string& file) SPDLD_EXCLUDES(mutex_);
   // Whether it is there, or lost.
   bool has(const std::string& id) const SPDLD_EXCLUDES(mutex_);
   PipelinePtr find(const std::string& id) const SPDLD_EXCLUDES(mutex_);
@@ -103,11 +109,17 @@ class PipelineTable {
     Status why;
   };
 
+  struct Refused {
+    std::string name;
+    std::string why;
+  };
+
   Result<PipelinePtr> number(uid_t caller, const PipelinePtr& pipeline,
                              std::uint32_t at_least) const SPDLD_REQUIRES(mutex_);
   std::map<uid_t, std::size_t> count_applied() const SPDLD_REQUIRES(mutex_);
   Status check_room(uid_t caller, const PipelineVersion& pipeline) const SPDLD_REQUIRES(mutex_);
   Status may_change(uid_t caller, const std::string& id) const;
+  std::string why_refused(const std::string& text) const SPDLD_EXCLUDES(mutex_);
   Status absent(uid_t caller, const std::string& text) const SPDLD_EXCLUDES(mutex_);
 
   const TrustedUsers trusted_;
@@ -116,6 +128,7 @@ class PipelineTable {
   std::map<std::string, PipelinePtr> pipelines_ SPDLD_GUARDED_BY(mutex_);  // by id
   std::set<std::string> used_ SPDLD_GUARDED_BY(mutex_);                    // of these; take_used()
   std::map<std::string, Lost> lost_ SPDLD_GUARDED_BY(mutex_);              // by id
+  std::map<std::string, Refused> refused_ SPDLD_GUARDED_BY(mutex_);        // by file
 };
 
 }  // namespace spdld::pipeline

@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "base/log.h"
@@ -92,6 +95,19 @@ SwapView with_warnings(SwapView view, const std::vector<std::string>& warnings) 
   return view;
 }
 
+// The pipeline's name as a text says it that may be wrong; empty: it says none, or computes it.
+std::string name_in(const std::string& yaml) {
+  constexpr std::string_view kKey = "pipeline:";
+  std::istringstream lines(yaml);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(kKey)) continue;
+    line = line.substr(kKey.size(), line.find(" #") - kKey.size());
+    std::erase_if(line, [](char c) { return std::strchr(" \t\r\"'", c) != nullptr; });
+    return line.find('$') == std::string::npos ? line : "";
+  }
+  return {};
+}
+
 }  // namespace
 
 pipeline::Catalogue::Progress SessionService::listing_progress(const Progress& progress) {
@@ -177,17 +193,26 @@ void SessionService::restore() {
 
 void SessionService::reload(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
-    if (Status status = apply_file(file); !status.ok())
-      warn(status.message().starts_with(file) ? status.message() : file + ": " + status.message());
+    std::string name;
+    const Status status = apply_file(file, name);
+    if (status.ok()) {
+      pipelines_.accept(file);
+      continue;
+    }
+    const std::string why =
+        status.message().starts_with(file) ? status.message() : file + ": " + status.message();
+    pipelines_.put_refused(file, std::move(name), why);
+    warn(why);
   }
 }
 
 // A file that has not changed since it was applied is left alone: what operators applied under the
 // same name since then stays.
-Status SessionService::apply_file(const std::string& file) {
+Status SessionService::apply_file(const std::string& file, std::string& name) {
   job::ApplyRequest request;
   request.file = file;
   SPDLD_ASSIGN(request.yaml, spec::read_text_file(file));
+  name = name_in(request.yaml);
   request.env = environment_for(request.yaml);
   const job::Caller self{source::Access::trusted(), getpid()};
   const job::PipelineOwner owner{.uid = shown_uid(self.uid), .shared = true};

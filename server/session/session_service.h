@@ -111,7 +111,8 @@ class SessionService final : public Service {
   DataPlaneView data_plane() const;
   SwapView view(const job::Caller& caller, const Swap& swap) const;
   void restore_one(const store::StoredPipeline& stored) SPDLD_EXCLUDES(mutex_);
-  Status apply_file(const std::string& file);
+  // Sets `name` to the pipeline's, where the file says it.
+  Status apply_file(const std::string& file, std::string& name);
   void warn(std::string warning) SPDLD_EXCLUDES(mutex_);
 
   Sessions& sessions_;

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -415,6 +416,32 @@ def test_an_unknown_pipeline_is_refused_with_those_that_there_are(running: Any) 
     done = running.ctl("consume", "imges", check=False)
     assert done.returncode == 1
     assert "there is no pipeline 'imges'; there are: images" in done.stderr
+
+
+def test_a_pipeline_whose_file_was_refused_is_refused_with_the_reason(
+    make_daemon: Callable[..., Any],
+    write_pipeline: Callable[..., pathlib.Path],
+    dataset: Any,
+    wait_until: Callable[..., Any],
+) -> None:
+    files = [write_pipeline(dataset, name="slip", stages=["fetch", "decode_imge"])]
+    files.append(write_pipeline(dataset, name="nameless"))
+    text = files[1].read_text()
+    files[1].write_text("- " + text)
+    daemon = make_daemon(pipelines=files)
+    refused = re.escape(f"there is no pipeline 'slip': its file was refused: {files[0]}:")
+    with pytest.raises(spdld.Error, match=refused + ".*decode_imge"):
+        next(iter(spdld.Loader("slip", address=daemon.address)))
+    done = daemon.ctl("consume", "nameless", check=False)
+    assert done.returncode == 1
+    assert "there is no pipeline 'nameless'; a file that does not say its " in done.stderr
+    assert f"pipeline's name was refused: {files[1]}:" in done.stderr
+    files[1].write_text(text)
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: len(daemon.ctl_json("get", "pipelines")) == 1, "the file to be applied")
+    assert (
+        "nameless" not in daemon.ctl("consume", "others", check=False).stderr.split("there are")[0]
+    )
 
 
 def test_a_file_in_place_of_a_name_is_refused_with_how_to_apply_it(running: Any) -> None:

@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr uid_t kAdmin = 999;
 constexpr uid_t kOwner = 1000;
@@ -96,6 +97,24 @@ TEST(PipelineTableTest, ALostPipelineIsNamedUntilItIsAppliedAgain) {
   EXPECT_EQ(table.named(kOwner, "train").error().message(), "its items are others");
   EXPECT_EQ((*table.put(kOwner, made("train", "a")))->version, 5U);
   EXPECT_TRUE(table.named(kOwner, "train"));
+}
+
+TEST(PipelineTableTest, SaysWhyTheFileOfAnAbsentPipelineWasRefused) {
+  PipelineTable table(kTrusted, 8);
+  const auto why = [&](const std::string& name) {
+    return table.named(kOwner, name).error().message();
+  };
+  table.put_refused("/etc/train.yaml", "train", "/etc/train.yaml: it has a slip");
+  for (const char* name : {"train", "/train"})
+    EXPECT_THAT(why(name), HasSubstr("': its file was refused: /etc/train.yaml: it has a slip; "));
+  EXPECT_THAT(why("val"), Not(HasSubstr("refused")));
+  table.put_refused("/etc/val.yaml", "", "/etc/val.yaml: no such file");
+  EXPECT_THAT(why("val"), HasSubstr("'; a file that does not say its pipeline's name was refused: "
+                                    "/etc/val.yaml: no such file; "));
+  EXPECT_THAT(why("train"), Not(HasSubstr("val.yaml")));
+  table.accept("/etc/train.yaml");
+  table.accept("/etc/val.yaml");
+  for (const char* name : {"train", "val"}) EXPECT_THAT(why(name), Not(HasSubstr("refused")));
 }
 
 TEST(PipelineTableTest, LetsAUserApplyOnlySoManyPipelines) {
