@@ -136,6 +136,13 @@ def read_by_own_service(node: Node, root: pathlib.Path) -> None:
         if time.monotonic() > deadline:
             raise SystemExit("FAILED: " + node.say("journalctl", "--no-pager", "-n", "50"))
         time.sleep(0.2)
+    fails = (*environment, "SPDLD_BIN=/bin/false", "spdlctl", "service", "install", "--confined")
+    told = node.say(*node.as_user("owner", *fails))
+    check(
+        "; its units are removed again" in told, "an install whose start fails says what it undid"
+    )
+    units = ("systemctl", "--user", "list-unit-files", "--no-legend", "spdld*")
+    check(node.say(*node.as_user("owner", *environment, *units)) == "", "and leaves no unit")
     told = node.run(*environment, "spdlctl", "service", "install", user="owner")
     check(f"serves in {own}, from the first connection on" in told, "a user installs a service")
     check("(lingering is on)" in told and "The system's" not in told, "and is told how it lives")
