@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace spdld::control {
 namespace {
 
@@ -33,13 +35,15 @@ TEST(Fill, TellsARateOfZeroFromOneThatIsNotKnown) {
   EXPECT_FALSE(of(v1::Stage(), stage).has_busy_share());
   EXPECT_FALSE(of(v1::Session(), session).has_rows_per_s());
   EXPECT_FALSE(of(v1::Daemon(), daemon).has_rows_per_s());
-  job.rows_per_s = stage.rows_per_s = session.rows_per_s = daemon.rows_per_s = 0;
+  job.rows_per_s = stage.rows_per_s = daemon.rows_per_s = 0;
+  session.lately.emplace();
   stage.busy_share = 0.5;
   daemon.batches_per_s = 2;
   EXPECT_TRUE(of(v1::Job(), job).has_rows_per_s());
   EXPECT_TRUE(of(v1::Stage(), stage).has_rows_per_s());
   EXPECT_EQ(of(v1::Stage(), stage).busy_share(), 0.5);
   EXPECT_TRUE(of(v1::Session(), session).has_rows_per_s());
+  EXPECT_FALSE(of(v1::Session(), session).has_ready_share()) << "it was given no batch";
   EXPECT_TRUE(of(v1::Daemon(), daemon).has_rows_per_s());
   EXPECT_EQ(of(v1::Daemon(), daemon).batches_per_s(), 2);
 }
@@ -52,6 +56,28 @@ TEST(Fill, WritesASessionWithItsReplicaAndVersion) {
   fill(&message, view);
   EXPECT_EQ(message.replica(), 1u);
   EXPECT_EQ(message.pipeline_version(), 4u);
+}
+
+TEST(Fill, WritesEachShortageOfASessionUnderItsOwnName) {
+  session::SessionView view;
+  view.shortages.attached_s = 100;
+  for (std::size_t why = 0; why < stream::kShortages; ++why)
+    view.shortages.lacked_s[why] = static_cast<double>(why) + 1;
+  v1::Session message;
+  fill(&message, view);
+  const v1::Shortages& of = message.shortages();
+  const std::vector<double> written = {of.bytes_s(), of.worker_s(),  of.memory_s(), of.making_s(),
+                                       of.slot_s(),  of.replica_s(), of.job_s(),    of.copy_s(),
+                                       of.epoch_s(), of.change_s(),  of.disk_s()};
+  EXPECT_EQ(of.attached_s(), 100);
+  std::vector<double> by_name(stream::kShortages);
+  using stream::Shortage;
+  const Shortage names[] = {Shortage::kBytes,  Shortage::kWorker, Shortage::kMemory,
+                            Shortage::kMaking, Shortage::kSlot,   Shortage::kReplica,
+                            Shortage::kJob,    Shortage::kCopy,   Shortage::kEpoch,
+                            Shortage::kChange, Shortage::kDisk};
+  for (std::size_t at = 0; at < by_name.size(); ++at) by_name[at] = view.shortages.of(names[at]);
+  EXPECT_EQ(written, by_name);
 }
 
 }  // namespace
