@@ -187,8 +187,8 @@ Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages) 
         show_seconds(stage.busy_s()),
         show_seconds(stage.wait_s()),
         fmt::format("{}/{}", stage.in_flight(), stage.concurrency()),
-        show_microseconds(stage.p50_us()),
-        show_microseconds(stage.p99_us())};
+        show_microseconds(stage.has_p50_lately_us() ? stage.p50_lately_us() : stage.p50_us()),
+        show_microseconds(stage.has_p99_lately_us() ? stage.p99_lately_us() : stage.p99_us())};
     if (has_jpeg) row.push_back(jpeg_cell(stage.jpeg()));
     table.add(std::move(row));
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 namespace spdld::engine {
 
@@ -54,37 +55,37 @@ std::chrono::nanoseconds StageStats::busy() const {
   return std::chrono::nanoseconds(sum(&Cell::busy_ns));
 }
 
-StageSnapshot StageStats::snapshot() const {
-  StageSnapshot result;
-  result.tasks = tasks();
-  result.failures = failures();
-  result.busy = busy();
-  result.wait = std::chrono::nanoseconds(sum(&Cell::wait_ns));
-
-  std::array<std::uint64_t, kBuckets> counts{};
-  std::uint64_t total = 0;
-  std::int32_t in_flight = 0;
+StageStats::Histogram StageStats::histogram() const {
+  Histogram counts{};
   for (const Cell& cell : cells_) {
-    in_flight += cell.in_flight.load(std::memory_order_relaxed);
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      const std::uint64_t count = cell.histogram[i].load(std::memory_order_relaxed);
-      counts[i] += count;
-      total += count;
-    }
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      counts[i] += cell.histogram[i].load(std::memory_order_relaxed);
   }
-  result.in_flight = static_cast<std::uint32_t>(std::max(in_flight, 0));
-  const auto percentile = [&](double share) {
-    const auto wanted = static_cast<std::uint64_t>(share * static_cast<double>(total));
-    std::uint64_t seen = 0;
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      seen += counts[i];
-      if (seen > wanted) return bucket_value(static_cast<int>(i));
-    }
-    return std::chrono::nanoseconds(0);
-  };
-  result.p50 = percentile(0.50);
-  result.p99 = percentile(0.99);
-  return result;
+  return counts;
+}
+
+std::chrono::nanoseconds StageStats::percentile(const Histogram& histogram, double share) {
+  const std::uint64_t total = std::accumulate(histogram.begin(), histogram.end(), std::uint64_t{0});
+  const auto wanted = static_cast<std::uint64_t>(share * static_cast<double>(total));
+  std::uint64_t seen = 0;
+  for (std::size_t i = 0; i < histogram.size(); ++i) {
+    seen += histogram[i];
+    if (seen > wanted) return bucket_value(static_cast<int>(i));
+  }
+  return std::chrono::nanoseconds(0);
+}
+
+StageSnapshot StageStats::snapshot() const {
+  std::int32_t in_flight = 0;
+  for (const Cell& cell : cells_) in_flight += cell.in_flight.load(std::memory_order_relaxed);
+  const Histogram counts = histogram();
+  return {.tasks = tasks(),
+          .failures = failures(),
+          .busy = busy(),
+          .wait = std::chrono::nanoseconds(sum(&Cell::wait_ns)),
+          .in_flight = static_cast<std::uint32_t>(std::max(in_flight, 0)),
+          .p50 = percentile(counts, 0.50),
+          .p99 = percentile(counts, 0.99)};
 }
 
 std::chrono::nanoseconds StageStats::mean_busy() const {

@@ -30,17 +30,21 @@ class StageStats {
   void postpone() { cell().in_flight.fetch_sub(1, std::memory_order_relaxed); }
   void end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, bool failed);
 
+  // Four buckets to each power of two of nanoseconds: percentiles within 19 %.
+  static constexpr int kBucketsPerOctave = 4;
+  static constexpr int kBuckets = 44 * kBucketsPerOctave;
+  using Histogram = std::array<std::uint64_t, kBuckets>;  // tasks, by how long they took
+
   StageSnapshot snapshot() const;
+  Histogram histogram() const;
+  // What this share of the tasks took at most; 0 where there are none.
+  static std::chrono::nanoseconds percentile(const Histogram& histogram, double share);
   std::uint64_t tasks() const;
   std::uint64_t failures() const;
   std::chrono::nanoseconds busy() const;
   std::chrono::nanoseconds mean_busy() const;  // of a task; 0 before the first
 
  private:
-  // Four buckets to each power of two of nanoseconds: percentiles within 19 %.
-  static constexpr int kBucketsPerOctave = 4;
-  static constexpr int kBuckets = 44 * kBucketsPerOctave;
-
   static int bucket_of(std::uint64_t ns);
   static std::chrono::nanoseconds bucket_value(int bucket);
 

@@ -232,6 +232,8 @@ class Rules {
     const double own = facts_.process.served.value_or(0);
     const double others = facts_.others_served;
     const double waits_for_core = workers_.core_s.value_or(0);
+    const double row_s =
+        1e-6 * static_cast<double>(facts_.process.p50_lately_us.value_or(facts_.process.p50_us));
     std::vector<Evidence> evidence{count("workers", threads_), count("workers.at_work", making),
                                    count("process.served", own)};
     const auto found = [&](std::string cause, std::string says, Evidence figure,
@@ -292,9 +294,8 @@ class Rules {
         fmt::format("all {} workers make rows of this job, {} each in '{}': have the cache "
                     "keep what is decoded, make the stage cheaper, or give the daemon more "
                     "cores",
-                    threads_, time(static_cast<double>(facts_.process.p50_us) * 1e-6),
-                    facts_.process.stage),
-        seconds("process.p50", static_cast<double>(facts_.process.p50_us) * 1e-6));
+                    threads_, time(row_s), facts_.process.stage),
+        seconds("process.p50", row_s));
   }
 
   Finding prefetch() const {

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/job_rates.h"
 
+#include <algorithm>
+#include <functional>
+
 namespace spdld::session {
 namespace {
+
+constexpr std::chrono::seconds kTimesSpan{5};
 
 std::uint64_t busy_ns(const engine::StageStats& stats) {
   return static_cast<std::uint64_t>(stats.busy().count());
@@ -12,14 +17,42 @@ std::uint64_t busy_ns(const engine::StageStats& stats) {
 
 void JobRates::add(std::chrono::nanoseconds now, std::uint64_t rows, const RunPtr& run) {
   rows_.add(now, {rows});
-  if (!is_now(run)) {
+  const engine::StageStats& fetch = run->fetch_stats();
+  const engine::StageStats& process = run->process_stats();
+  const bool is_other = !is_now(run);
+  if (is_other) {
     stages_.clear();
     run_ = run;
   }
-  const engine::StageStats& fetch = run->fetch_stats();
-  const engine::StageStats& process = run->process_stats();
+  if (is_other || now - later_.at >= kTimesSpan) {
+    const Taken taken{.at = now, .fetch = fetch.histogram(), .process = process.histogram()};
+    before_ = is_other ? taken : later_;
+    later_ = taken;
+  }
   stages_.add(now, {fetch.tasks(), busy_ns(fetch), fetch.failures(), process.tasks(),
                     busy_ns(process), process.failures()});
+}
+
+std::optional<JobRates::Stage> JobRates::fetch(const RunPtr& run) const {
+  std::optional<Stage> of = stage(run, 0);
+  if (of) of->times = times(run->fetch_stats(), before_.fetch);
+  return of;
+}
+
+std::optional<JobRates::Stage> JobRates::process(const RunPtr& run) const {
+  std::optional<Stage> of = stage(run, 3);
+  if (of) of->times = times(run->process_stats(), before_.process);
+  return of;
+}
+
+std::optional<JobRates::Times> JobRates::times(const engine::StageStats& stats,
+                                               const engine::StageStats::Histogram& before) {
+  engine::StageStats::Histogram lately = stats.histogram();
+  std::transform(lately.begin(), lately.end(), before.begin(), lately.begin(), std::minus<>());
+  if (std::all_of(lately.begin(), lately.end(), [](std::uint64_t tasks) { return tasks == 0; }))
+    return std::nullopt;
+  const auto of = [&](double share) { return engine::StageStats::percentile(lately, share); };
+  return Times{.p50 = of(0.50), .p90 = of(0.90), .p99 = of(0.99)};
 }
 
 std::optional<JobRates::Stage> JobRates::stage(const RunPtr& run, std::size_t first) const {

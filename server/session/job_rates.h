@@ -21,17 +21,33 @@ class JobRates {
   // phase; each run has counters of its own.
   void add(std::chrono::nanoseconds now, std::uint64_t rows, const RunPtr& run);
 
+  // What tasks of the last five to ten seconds took.
+  struct Times {
+    std::chrono::nanoseconds p50{0};
+    std::chrono::nanoseconds p90{0};
+    std::chrono::nanoseconds p99{0};
+  };
   struct Stage {
     double rows_per_s = 0;
     double busy = 0;  // rows that were in it at once, on average
     double failures_per_s = 0;
+    std::optional<Times> times = std::nullopt;  // none: no task has ended of late
   };
   // None of these is known before a second look.
   std::optional<double> rows_per_s() const { return rows_.per_second(0); }
-  std::optional<Stage> fetch(const RunPtr& run) const { return stage(run, 0); }
-  std::optional<Stage> process(const RunPtr& run) const { return stage(run, 3); }
+  std::optional<Stage> fetch(const RunPtr& run) const;
+  std::optional<Stage> process(const RunPtr& run) const;
 
  private:
+  // All tasks of a stage up to some time.
+  struct Taken {
+    std::chrono::nanoseconds at{0};
+    engine::StageStats::Histogram fetch{};
+    engine::StageStats::Histogram process{};
+  };
+
+  static std::optional<Times> times(const engine::StageStats& stats,
+                                    const engine::StageStats::Histogram& before);
   // The rates of the stage with its three counters at `first`; none for a run that is not the one
   // now.
   std::optional<Stage> stage(const RunPtr& run, std::size_t first) const;
@@ -41,6 +57,9 @@ class JobRates {
 
   RateWindow<1> rows_;
   RateWindow<6> stages_;  // rows, busy nanoseconds and failures of fetch, the same of process
+  // Where `before_` was taken five seconds or more before the last add(), `later_` replaces it.
+  Taken before_;
+  Taken later_;
   std::weak_ptr<engine::Run> run_;  // never locked: its last owner must not be found here
 };
 

@@ -201,7 +201,9 @@ void JobTable::end_job(const JobPtr& ended) {
     for (job::StageView& stage : end.stages) {
       stage.in_flight = 0;
       stage.rows_per_s.reset();
+      stage.failures_per_s.reset();
       stage.served.reset();
+      stage.p50_lately_us = stage.p90_lately_us = stage.p99_lately_us = std::nullopt;
       stage.busy_share.reset();
     }
     end.view.shards.clear();

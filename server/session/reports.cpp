@@ -115,6 +115,11 @@ std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
     if (!rates) return;
     view.rows_per_s = rates->rows_per_s;
     view.failures_per_s = rates->failures_per_s;
+    if (rates->times) {
+      view.p50_lately_us = microseconds(rates->times->p50);
+      view.p90_lately_us = microseconds(rates->times->p90);
+      view.p99_lately_us = microseconds(rates->times->p99);
+    }
     // A task counts when it ends, with all its time, which may reach back beyond the window.
     view.served = std::min<double>(rates->busy, view.concurrency);
     view.busy_share = *view.served / view.concurrency;

@@ -63,6 +63,34 @@ TEST_F(SessionsTest, TellsHowFastRowsAreHandedOut) {
   for (const job::StageView& stage : ended[0].stages) EXPECT_FALSE(stage.rows_per_s) << stage.stage;
 }
 
+TEST_F(SessionsTest, TellsWhatTheTasksOfTheLastSecondsTook) {
+  const Rank consumer = attach({.job = "j", .credits = 1});
+  const auto stage = [&] { return sessions_->reports().stages(self_).back(); };
+  sessions_->release(*consumer.connection, consumer.batch().lease);
+  sessions_->tick();
+  EXPECT_FALSE(stage().p50_lately_us) << "one look tells of no time";
+  const std::uint64_t before = stage().tasks;
+  while (stage().tasks == before) sessions_->release(*consumer.connection, consumer.batch().lease);
+  clock_.advance(std::chrono::seconds(2));
+  sessions_->tick();
+  const job::StageView now = stage();
+  ASSERT_TRUE(now.p50_lately_us);
+  EXPECT_LE(now.p50_lately_us, now.p90_lately_us);
+  EXPECT_LE(now.p90_lately_us, now.p99_lately_us);
+
+  // Nothing is made any more: tasks that were made before leave.
+  const wire::BatchFrame last = consumer.batch();
+  for (std::optional<std::uint64_t> tasks; tasks != stage().tasks; sessions_->tick()) {
+    tasks = stage().tasks;
+    clock_.advance(std::chrono::seconds(6));
+    sessions_->tick();
+    clock_.advance(std::chrono::seconds(6));
+  }
+  EXPECT_FALSE(stage().p50_lately_us);
+  EXPECT_TRUE(stage().p50_us > 0);
+  sessions_->release(*consumer.connection, last.lease);
+}
+
 TEST_F(SessionsTest, TellsTheStatisticsOfAJobWhoseNameIsNotUtf8) {
   const Rank consumer = attach({.job = "\xff\xfe"});
   consumer.attached();
