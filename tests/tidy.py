@@ -10,6 +10,7 @@ CCACHE_DIR, or ~/.cache/ccache, for 30 days.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -36,7 +37,7 @@ def preprocessed(build_dir: pathlib.Path, source: str) -> bytes | None:
         if "-o" in words:
             del words[words.index("-o") : words.index("-o") + 2]
         done = subprocess.run(
-            [*words, "-E", "-C"], cwd=entry["directory"], stdout=subprocess.PIPE, check=True
+            [*words, "-E", "-C", "-dD"], cwd=entry["directory"], stdout=subprocess.PIPE, check=True
         )
         return done.stdout
     return None
@@ -56,8 +57,9 @@ def passed_before() -> pathlib.Path:
     kept = pathlib.Path(at) / "tidy"
     kept.mkdir(parents=True, exist_ok=True)
     for old in kept.iterdir():
-        if time.time() - old.stat().st_mtime > KEPT_S:
-            old.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # others tidy up, too
+            if time.time() - old.stat().st_mtime > KEPT_S:
+                old.unlink()
     return kept
 
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/cgroup.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -79,12 +78,12 @@ double cpu_quota(const CgroupFiles& files) {
 }
 
 std::optional<std::chrono::nanoseconds> cpu_throttled(const CgroupFiles& files) {
-  std::optional<std::chrono::nanoseconds> most;
+  std::optional<std::chrono::nanoseconds> all;
   for_each_cgroup(files, "cpu", [&](const Cgroup& group) {
-    const auto throttled = throttled_of(group);
-    if (throttled) most = std::max(most.value_or(*throttled), *throttled);
+    if (const auto throttled = throttled_of(group))
+      all = all.value_or(std::chrono::nanoseconds(0)) + *throttled;
   });
-  return most;
+  return all;
 }
 
 }  // namespace spdld

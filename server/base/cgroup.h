@@ -30,8 +30,8 @@ void for_each_cgroup(const CgroupFiles& files, std::string_view controller,
 // How many cores' time the tightest of those quotas gives. 0: there is none.
 double cpu_quota(const CgroupFiles& files = {});
 
-// How long, on all cores together, such a quota has kept a group from running: of the group that
-// this happened to most. None: the kernel does not tell.
+// How long, on all cores together, such quotas have kept groups from running, in all. None: the
+// kernel does not tell.
 std::optional<std::chrono::nanoseconds> cpu_throttled(const CgroupFiles& files = {});
 
 }  // namespace spdld

@@ -85,6 +85,7 @@ void fill(v1::Diagnosis* message, const session::DiagnosisView& view) {
   message->set_pipeline(utf8(view.pipeline));
   if (view.waited_share) message->set_waited_share(*view.waited_share);
   message->set_faster(view.faster);
+  message->set_ranks(view.ranks);
   for (const session::Finding& of : view.findings) {
     v1::Finding& finding = *message->add_findings();
     finding.set_cause(of.cause);

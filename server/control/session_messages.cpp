@@ -73,6 +73,7 @@ void fill(v1::Stage* message, const job::StageView& view) {
   if (view.rows_per_s) message->set_rows_per_s(*view.rows_per_s);
   if (view.served) message->set_served(*view.served);
   if (view.failures_per_s) message->set_failures_per_s(*view.failures_per_s);
+  if (view.waiting) message->set_waiting(*view.waiting);
   if (view.p50_lately_us) message->set_p50_lately_us(*view.p50_lately_us);
   if (view.p90_lately_us) message->set_p90_lately_us(*view.p90_lately_us);
   if (view.p99_lately_us) message->set_p99_lately_us(*view.p99_lately_us);

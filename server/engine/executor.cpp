@@ -177,14 +177,16 @@ Executor::Headway Executor::headway(StreamId id) {
       needs_bytes = oldest->needs_bytes;
     }
   }
-  const auto held =
-      std::chrono::floor<std::chrono::seconds>(std::chrono::steady_clock::now() - *since);
+  headway.held = std::chrono::steady_clock::now() - *since;
+  const auto held = std::chrono::floor<std::chrono::seconds>(headway.held);
   const std::string for_s = " for " + std::to_string(held.count()) + " s";
   if (holder == Holder::kNobody) {
     headway.doing = "stage '" + run->plan().process.name + "' has had a row" + for_s;
     return headway;
   }
-  headway.doing = "item " + std::to_string(item) + " (" + run->source().uri(item) + ")";
+  const std::string name = std::to_string(item) + " (" + run->source().uri(item) + ")";
+  headway.doing = "item " + name;
+  if (holder == Holder::kSource) headway.reads = name;
   headway.doing += holder == Holder::kMemoryLine
                        ? why_parked(needs_bytes)
                        : " is being read" + for_s +

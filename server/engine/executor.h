@@ -81,6 +81,8 @@ class Executor final : private source::FetchSink {
     // of the run's. Empty: there is none.
     std::string doing;
     bool own = false;  // it is of the first batch
+    std::chrono::nanoseconds held{0};
+    std::string reads;  // the item that its source has, "7 (a/b.jpg)"; empty: it has none
   };
   Headway headway(StreamId stream) SPDLD_EXCLUDES(mutex_);
 

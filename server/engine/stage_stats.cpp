@@ -55,6 +55,10 @@ std::chrono::nanoseconds StageStats::busy() const {
   return std::chrono::nanoseconds(sum(&Cell::busy_ns));
 }
 
+std::chrono::nanoseconds StageStats::wait() const {
+  return std::chrono::nanoseconds(sum(&Cell::wait_ns));
+}
+
 StageStats::Histogram StageStats::histogram() const {
   Histogram counts{};
   for (const Cell& cell : cells_) {
@@ -82,7 +86,7 @@ StageSnapshot StageStats::snapshot() const {
   return {.tasks = tasks(),
           .failures = failures(),
           .busy = busy(),
-          .wait = std::chrono::nanoseconds(sum(&Cell::wait_ns)),
+          .wait = wait(),
           .in_flight = static_cast<std::uint32_t>(std::max(in_flight, 0)),
           .p50 = percentile(counts, 0.50),
           .p99 = percentile(counts, 0.99)};

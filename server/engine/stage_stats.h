@@ -42,6 +42,7 @@ class StageStats {
   std::uint64_t tasks() const;
   std::uint64_t failures() const;
   std::chrono::nanoseconds busy() const;
+  std::chrono::nanoseconds wait() const;
   std::chrono::nanoseconds mean_busy() const;  // of a task; 0 before the first
 
  private:

@@ -168,7 +168,10 @@ Idle WorkQueue::why_idle(const Lane& lane) const {
 std::optional<HeadWait> WorkQueue::head_wait(const Lane& lane, const Stream& stream) const {
   if (stream.batches.empty()) return std::nullopt;
   const OpenBatch& first = stream.batches.front();
-  if (first.has_rows()) return may_fetch(lane) ? HeadWait::kWorker : HeadWait::kBytes;
+  if (first.has_rows()) {
+    if (!may_have_task(lane) && !lane.parked.empty()) return HeadWait::kMemory;
+    return may_fetch(lane) ? HeadWait::kWorker : HeadWait::kBytes;
+  }
   if (first.fetching > 0) return HeadWait::kBytes;
   if (first.ready > 0) return HeadWait::kWorker;
   return first.parked > 0 ? HeadWait::kMemory : HeadWait::kMaking;

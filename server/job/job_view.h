@@ -105,6 +105,7 @@ struct StageView {
   std::optional<double> rows_per_s = std::nullopt;
   std::optional<double> failures_per_s = std::nullopt;
   std::optional<double> served = std::nullopt;
+  std::optional<double> waiting = std::nullopt;  // rows on average
   // What tasks took.
   std::optional<std::uint64_t> p50_lately_us = std::nullopt;
   std::optional<std::uint64_t> p90_lately_us = std::nullopt;

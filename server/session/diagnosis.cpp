@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <cctype>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 namespace spdld::session {
@@ -17,12 +19,17 @@ using stream::Shortage;
 constexpr double kWaits = 0.03;
 // Of the rows, so many fail: that is told first.
 constexpr double kFails = 0.02;
-// A read that has lasted so long has no answer soon.
+// A read that has lasted so long, and many times as long as others do, has no answer soon.
 constexpr double kHungS = 3;
-// A device that answers later is slow: a disk's seek takes as long.
+constexpr double kHungTimes = 4;
+// Storage whose reads take longer is slow: a disk's seek takes as long.
 constexpr double kSlowS = 0.004;
+// A bound is reached where that part of it is in use.
+constexpr double kReached = 0.85;
 constexpr std::uint32_t kDefaultReads = 16;       // fetch.concurrency
 constexpr std::uint32_t kDefaultIoThreads = 256;  // executor.io_threads
+constexpr std::uint32_t kMostPrefetch = 64;       // that a loader takes
+constexpr double kMostBrought = 4;                // no more is promised
 constexpr double kLeast = 1e-9;                   // a divisor
 
 // What ranks lack, in groups that have one remedy.
@@ -54,22 +61,39 @@ Evidence count(std::string name, double value) { return {std::move(name), value,
 
 std::string percent(double of) { return fmt::format("{:.0f} %", of * 100); }
 std::string time(double seconds) {
-  return seconds < 1 ? fmt::format("{:.3g} ms", seconds * 1e3) : fmt::format("{:.1f} s", seconds);
+  return seconds < 0.9995 ? fmt::format("{:.3g} ms", seconds * 1e3)
+                          : fmt::format("{:.1f} s", seconds);
 }
 std::string up_to(double times) {
+  times = std::min(times, kMostBrought);
   return times < 1.05 ? std::string() : fmt::format("up to {:.1f} x the rows a second", times);
+}
+
+// As one word of a shell's command line.
+std::string quoted(const std::string& word) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_-./:@%+=").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
 }
 
 class Rules {
  public:
-  explicit Rules(const DiagnosisFacts& facts)
+  Rules(const DiagnosisFacts& facts, const DaemonView& daemon)
       : facts_(facts),
-        workers_(facts.daemon.workers_lately.value_or(WorkersView())),
-        threads_(std::max(facts.daemon.cpu_threads, 1u)) {}
+        daemon_(daemon),
+        workers_(daemon.workers_lately.value_or(WorkersView())),
+        threads_(std::max(daemon.cpu_threads, 1u)),
+        job_(quoted(facts.job.job) + " --pipeline " + quoted(facts.job.pipeline)) {}
 
   DiagnosisView apply() {
     view_.job = facts_.job.job;
     view_.pipeline = facts_.job.pipeline;
+    view_.ranks = static_cast<std::uint32_t>(facts_.ranks.size());
     for (const SessionView& rank : facts_.ranks) {
       if (rank.lately) view_.waited_share = std::max(view_.waited_share.value_or(0), waited(rank));
     }
@@ -77,7 +101,9 @@ class Rules {
     failing_data();
     if (*view_.waited_share < kWaits) return std::move(view_);
     view_.faster = 1 / std::max(1 - *view_.waited_share, 0.01);
-    for (const auto& [lack, part] : lacks()) explain(lack, part);
+    for (const auto& [lack, part] : lacks()) {
+      if (auto finding = explain(lack)) add(*std::move(finding), part);
+    }
     return std::move(view_);
   }
 
@@ -108,46 +134,44 @@ class Rules {
     view_.findings.push_back(std::move(finding));
   }
 
-  void explain(Lack lack, double part) {
+  std::optional<Finding> explain(Lack lack) const {
     switch (lack) {
-      case Lack::kBytes: return add(bytes(), part);
-      case Lack::kWorkers: return add(workers(), part);
+      case Lack::kBytes: return bytes();
+      case Lack::kWorkers: return workers();
       case Lack::kMemory:
-        return add({.cause = "decode_memory",
-                    .says = "rows wait for room to decode: raise executor.decode_memory, or limit "
-                            "the size of what is decoded (max_pixels)"},
-                   part);
-      case Lack::kSlot: return add(prefetch(), part);
-      case Lack::kReplica: return add(replica(), part);
+        return Finding{.cause = "decode_memory",
+                       .says =
+                           "rows wait for room to decode: raise executor.decode_memory, or "
+                           "limit the size of what is decoded (max_pixels)"};
+      case Lack::kSlot: return prefetch();
+      case Lack::kReplica: return replica();
       case Lack::kJob:
-        return add({.cause = "other_reader",
-                    .says = "a slower job that shares the stream has not read what is in its "
-                            "slots: raise prefetch in its loader; a job that is held up for long "
-                            "gets slots of its own"},
-                   part);
+        return Finding{.cause = "other_reader",
+                       .says =
+                           "a slower job that shares the stream has not read what is in its "
+                           "slots: raise prefetch in its loader; a job that is held up for "
+                           "long gets slots of its own"};
       case Lack::kCopy:
-        return add({.cause = "gpu_copy",
-                    .says = "batches lie ready in main memory and are on the way to the GPU: raise "
-                            "prefetch in the loader, or deliver smaller types (uint8 instead of "
-                            "float32)"},
-                   part);
+        return Finding{.cause = "gpu_copy",
+                       .says =
+                           "batches lie ready in main memory and are on the way to the GPU: "
+                           "raise prefetch in the loader, or deliver smaller types (uint8 "
+                           "instead of float32)"};
       case Lack::kEpoch:
-        return add({.cause = "epoch",
-                    .says = "the next epoch is not open yet",
-                    .command = "spdlctl job advance " + view_.job},
-                   part);
+        return Finding{.cause = "epoch",
+                       .says = "the next epoch is not open yet",
+                       .command = "spdlctl job advance " + job_};
       case Lack::kChange:
-        return add({.cause = "change",
-                    .says = "the job is being changed: wait, or see 'spdlctl "
-                            "get jobs " +
-                            view_.job + "'"},
-                   part);
+        return Finding{.cause = "change",
+                       .says = "the job is being changed",
+                       .command = "spdlctl get jobs " + job_};
       case Lack::kDisk:
-        return add({.cause = "state_dir",
-                    .says = "where the job is must be on disk first, and the disk of state_dir "
-                            "takes its time: put state_dir on a faster one"},
-                   part);
+        return Finding{.cause = "state_dir",
+                       .says =
+                           "where the job is must be on disk first, and the disk of state_dir "
+                           "takes its time: put state_dir on a faster one"};
     }
+    return std::nullopt;
   }
 
   void failing_data() {
@@ -160,80 +184,73 @@ class Rules {
                  " of the rows cannot be made, and others take their place: training sees those "
                  "more often. Mend the items, or leave them out (exclude, select)",
          .evidence = {share("process.failed", failures / rows)},
-         .command = "spdlctl get failures " + view_.job});
+         .command = "spdlctl get failures " + job_});
   }
 
-  // The device that most reads wait for.
-  const StorageView* device() const {
-    const std::vector<StorageView>& storage = facts_.daemon.storage;
-    const auto most = std::max_element(
-        storage.begin(), storage.end(), [](const StorageView& one, const StorageView& two) {
-          return one.reading + one.waiting < two.reading + two.waiting;
-        });
-    return most == storage.end() || most->reading == 0 ? nullptr : &*most;
+  // The storage that its reads wait for, if there is no other that any read waits for.
+  std::string storage() const {
+    const StorageView* only = nullptr;
+    for (const StorageView& of : daemon_.storage) {
+      if (of.reading == 0) continue;
+      if (only != nullptr) return "its storage";
+      only = &of;
+    }
+    return only == nullptr || only->mount.empty() ? "its storage" : "the storage at " + only->mount;
   }
 
   Finding bytes() const {
-    const StorageView* const device = this->device();
-    const std::uint32_t reads = facts_.fetch.concurrency;
-    const double in_flight =
-        std::max<double>(facts_.fetch.in_flight, facts_.fetch.served.value_or(0));
+    const std::uint32_t most = std::max(facts_.fetch.concurrency, 1u);
+    const double waiting = facts_.fetch.waiting.value_or(0);
+    const double served = facts_.fetch.served.value_or(0);
+    const double in_flight = std::max<double>(facts_.fetch.in_flight, served + waiting);
+    const double read_s =
+        1e-6 * static_cast<double>(facts_.fetch.p50_lately_us.value_or(facts_.fetch.p50_us));
     std::vector<Evidence> evidence{count("fetch.in_flight", in_flight),
-                                   count("fetch.concurrency", reads)};
-    if (device == nullptr)
-      return {.cause = "storage",
-              .says =
-                  "rows wait for their bytes, and no read is under way just now: cannot tell "
-                  "more",
-              .evidence = std::move(evidence)};
-    const std::string name = device->device.empty()  ? "the storage of its data"
-                             : device->mount.empty() ? "device " + device->device
-                                                     : "the storage at " + device->mount;
-    evidence.push_back(count("storage.reading", device->reading));
-    evidence.push_back(count("storage.most", device->most));
-    evidence.push_back(count("storage.waiting", static_cast<double>(device->waiting)));
-    evidence.push_back(seconds("storage.served", device->served_s));
-    if (device->stuck == device->reading && device->longest_s >= kHungS)
+                                   count("fetch.concurrency", most),
+                                   count("fetch.waiting", waiting), seconds("fetch.p50", read_s)};
+    if (facts_.oldest_read_s >= kHungS && facts_.oldest_read_s > kHungTimes * read_s) {
+      evidence.push_back(seconds("oldest_read", facts_.oldest_read_s));
       return {.cause = "hung_storage",
-              .says = fmt::format("{} does not answer: {} of its reads are under way, the "
-                                  "oldest for {}. See to the mount; reads go on by themselves once "
-                                  "it answers",
-                                  name, device->reading, time(device->longest_s)),
+              .says = fmt::format("{} does not answer: item {} is being read for {}. See to it; "
+                                  "reads go on by themselves once it answers",
+                                  storage(), facts_.oldest_read, time(facts_.oldest_read_s)),
+              .evidence = std::move(evidence)};
+    }
+    const bool slow = read_s >= kSlowS;
+    if (waiting > 0.25 * in_flight) {
+      const bool is_low = daemon_.io_threads < kDefaultIoThreads;
+      return {
+          .cause = slow && !is_low ? "storage_latency" : "io_threads",
+          .says = fmt::format("{} takes {} for a read, and of {:.0f} that the job has asked for "
+                              "{:.0f} wait for an I/O thread: raise executor.io_threads, now {}, "
+                              "in the daemon's configuration",
+                              storage(), time(read_s), in_flight, waiting, daemon_.io_threads),
+          .evidence = std::move(evidence),
+          .brings = up_to(view_.faster)};
+    }
+    if (in_flight >= kReached * most)
+      return {.cause = slow && most >= kDefaultReads ? "storage_latency" : "fetch_concurrency",
+              .says = fmt::format("{} takes {} for a read, and no more than {} are under way at "
+                                  "once, as 'concurrency' of fetch allows: write a higher one into "
+                                  "the pipeline's text, and apply it: 'spdlctl apply -f FILE --job "
+                                  "{}'",
+                                  storage(), time(read_s), most, quoted(view_.job)),
               .evidence = std::move(evidence),
-              .command = "spdlctl get storage"};
-    if (device->waiting > 0 && device->reading >= device->most)
-      return few_reads("io_threads", facts_.daemon.io_threads < kDefaultIoThreads, device->most,
-                       "executor.io_threads allows it, of " +
-                           std::to_string(facts_.daemon.io_threads) +
-                           " for all devices: raise that in the daemon's configuration",
-                       *device, name, std::move(evidence));
-    return few_reads("fetch_concurrency", reads < kDefaultReads, reads,
-                     "'concurrency' of fetch allows: write a higher one into the pipeline's text, "
-                     "and apply that to the job",
-                     *device, name, std::move(evidence),
-                     "spdlctl apply -f PIPELINE.yaml --job " + view_.job);
+              .brings = up_to(view_.faster)};
+    // Few rows are asked for, as few batches are.
+    Finding ahead = prefetch();
+    ahead.evidence.insert(ahead.evidence.end(), evidence.begin(), evidence.end());
+    return ahead;
   }
 
-  Finding few_reads(std::string cause, bool is_low, std::uint32_t most, const std::string& bound,
-                    const StorageView& device, const std::string& name,
-                    std::vector<Evidence> evidence, std::string command = {}) const {
-    const bool slow = !is_low && device.served_s >= kSlowS;
-    return {.cause = slow ? "storage_latency" : std::move(cause),
-            .says = fmt::format("{} takes {} for a read, and no more than {} are under "
-                                "way at once, as {}",
-                                name, time(device.served_s), most, bound),
-            .evidence = std::move(evidence),
-            .command = std::move(command),
-            .brings = up_to(std::min(view_.faster, 4.0))};
-  }
-
-  Finding workers() const {
+  std::optional<Finding> workers() const {
     const double making = workers_.rows_s + workers_.batches_s;
     const double own = facts_.process.served.value_or(0);
     const double others = facts_.others_served;
     const double waits_for_core = workers_.core_s.value_or(0);
     const double row_s =
         1e-6 * static_cast<double>(facts_.process.p50_lately_us.value_or(facts_.process.p50_us));
+    const std::uint32_t cpus = facts_.job.limits.cpus.value_or(0);
     std::vector<Evidence> evidence{count("workers", threads_), count("workers.at_work", making),
                                    count("process.served", own)};
     const auto found = [&](std::string cause, std::string says, Evidence figure,
@@ -245,49 +262,52 @@ class Rules {
                      .command = std::move(command),
                      .brings = std::move(brings)};
     };
-    if (workers_.throttled_s.value_or(0) > 0.1)
+    // As many times as fast with all workers, or with those that others have.
+    const auto with = [&](double workers) {
+      return up_to(std::min(view_.faster, workers / std::max(own, kLeast)));
+    };
+    if (workers_.throttled_s.value_or(0) > 0.05 * threads_)
       return found("cpu_quota",
                    "the daemon's cgroup has used up its CPU quota again and again: raise the quota "
                    "(cpu.max; CPUQuota= of its unit; the container's CPU limit)",
                    seconds("workers.throttled", *workers_.throttled_s));
-    if (workers_.stage_bound_s > 0.1 * threads_)
+    if (cpus > 0 && own >= kReached * cpus && workers_.job_bound_s > 0.1 * threads_)
+      return found("job_cpus",
+                   fmt::format("the job may have {} workers, and others are idle", cpus),
+                   seconds("workers.job_bound", workers_.job_bound_s),
+                   "spdlctl job limit " + job_ + " --cpus 0", with(threads_));
+    if (own >= kReached * facts_.process.concurrency && workers_.stage_bound_s > 0.1 * threads_)
       return found(
           "stage_concurrency",
           fmt::format("stage '{}' may have {} workers, and others are idle: write a higher "
-                      "'concurrency' into the pipeline's text, or none, and apply that to "
-                      "the job",
-                      facts_.process.stage, facts_.process.concurrency),
-          seconds("workers.stage_bound", workers_.stage_bound_s),
-          "spdlctl apply -f PIPELINE.yaml --job " + view_.job,
-          up_to(std::min(view_.faster, threads_ / std::max(own, kLeast))));
-    if (workers_.job_bound_s > 0.1 * threads_)
-      return found("job_cpus",
-                   fmt::format("the job may have {} workers, and others are idle",
-                               facts_.job.limits.cpus.value_or(0)),
-                   seconds("workers.job_bound", workers_.job_bound_s),
-                   "spdlctl job limit " + view_.job + " --cpus 0",
-                   up_to(std::min(view_.faster, threads_ / std::max(own, kLeast))));
+                      "'concurrency' into the pipeline's text, or none, and apply it: "
+                      "'spdlctl apply -f FILE --job {}'",
+                      facts_.process.stage, facts_.process.concurrency, quoted(view_.job)),
+          seconds("workers.stage_bound", workers_.stage_bound_s), {}, with(threads_));
     if (workers_.slot_s > 0.15 * threads_) {
       Finding ahead = prefetch();
       ahead.evidence.insert(ahead.evidence.end(), evidence.begin(), evidence.end());
       return ahead;
     }
     if (others > 0.25 * (own + others))
-      return found("other_jobs",
-                   fmt::format("other jobs have {} of the workers' time: give this one more weight",
-                               percent(others / (own + others))),
-                   share("workers.others", others / (own + others)),
-                   fmt::format("spdlctl job limit {} --weight {:.3g}", view_.job,
-                               4 * facts_.job.limits.weight),
-                   up_to(std::min(view_.faster, (own + others) / std::max(own, kLeast))));
+      return found(
+          "other_jobs",
+          fmt::format("of the workers that make rows, other jobs have {}: give this one "
+                      "more weight",
+                      percent(others / (own + others))),
+          share("workers.others", others / (own + others)),
+          fmt::format("spdlctl job limit {} --weight {:.3g}", job_, 4 * facts_.job.limits.weight),
+          with(own + others));
+    // Idle workers are no want of cores.
+    if (making < kReached * threads_) return std::nullopt;
     if (waits_for_core > 0.25 * making)
       return found(
           "contended_cores",
-          fmt::format("workers are ready to run and wait for a core for {} of their time: "
-                      "other programs have the cores. End those, or give the daemon cores "
-                      "of its own (executor.cpus)",
-                      percent(waits_for_core / std::max(making, kLeast))),
-          share("workers.wait_for_core", waits_for_core / std::max(making, kLeast)), {},
+          fmt::format("workers that have work wait for a core for {} of their time: other "
+                      "programs, or the trainer, have the cores. End what need not run "
+                      "there, or give the daemon cores of its own (executor.cpus)",
+                      percent(waits_for_core / making)),
+          share("workers.wait_for_core", waits_for_core / making), {},
           up_to(std::min(view_.faster, making / std::max(making - waits_for_core, kLeast))));
     return found(
         "cpu",
@@ -299,40 +319,64 @@ class Rules {
   }
 
   Finding prefetch() const {
-    std::uint32_t least = 0;
-    for (const SessionView& rank : facts_.ranks)
-      least = least == 0 ? rank.credits : std::min(least, rank.credits);
+    std::uint32_t least = kMostPrefetch;
+    for (const SessionView& rank : facts_.ranks) least = std::min(least, rank.credits);
+    const std::uint32_t more = std::min(4 * std::max(least, 1u), kMostPrefetch);
     return {.cause = "prefetch",
             .says = fmt::format("ranks wait at times, and at others the workers do, as no rank may "
-                                "have more than {} batches ahead: raise prefetch in the loader, to "
-                                "{} say",
-                                least, 4 * std::max(least, 1u)),
+                                "have more than {} batches ahead{}",
+                                least,
+                                more > least
+                                    ? fmt::format(": raise prefetch in the loader, to {} say", more)
+                                    : ", which is the most: take larger batches"),
             .evidence = {count("prefetch", least), seconds("workers.slot", workers_.slot_s)},
-            .command = {},
             .brings = up_to(view_.faster)};
   }
 
+  // Of the shard of the rank that lacks its replicas most.
   Finding replica() const {
-    const auto place = [](const SessionView& rank) { return std::pair(rank.epoch, rank.step); };
-    const auto slowest = std::min_element(
+    const auto lacked = [](const SessionView& rank) {
+      return rank.lately ? rank.lately->shortages.of(Shortage::kReplica) : 0;
+    };
+    const SessionView& waits = *std::max_element(
         facts_.ranks.begin(), facts_.ranks.end(),
-        [&](const SessionView& one, const SessionView& two) { return place(one) < place(two); });
-    return {
-        .cause = "slow_replica",
-        .says = fmt::format("replicas of a shard share their batches, and replica {} of shard {} "
-                            "(pid {}) is the last to read them: see why it is slow",
-                            slowest->replica, slowest->shard, slowest->pid),
-        .evidence = {count("replica", slowest->replica), count("shard", slowest->shard)}};
+        [&](const SessionView& one, const SessionView& two) { return lacked(one) < lacked(two); });
+    std::uint32_t here = 0;
+    const SessionView* last = nullptr;
+    for (const SessionView& rank : facts_.ranks) {
+      if (rank.shard != waits.shard) continue;
+      ++here;
+      if (last == nullptr || std::pair(rank.epoch, rank.step) < std::pair(last->epoch, last->step))
+        last = &rank;
+    }
+    Finding finding{.cause = "slow_replica", .says = {}, .evidence = {count("shard", waits.shard)}};
+    if (here < facts_.job.replicas) {
+      finding.says = fmt::format(
+          "replicas of a shard share their batches, and of shard {} {} of {} "
+          "are attached: start the others, or see why they are gone",
+          waits.shard, here, facts_.job.replicas);
+      return finding;
+    }
+    finding.says = fmt::format(
+        "replicas of a shard share their batches, and replica {} of shard {} "
+        "(pid {}) is the last to read them: see why it is slow",
+        last->replica, last->shard, last->pid);
+    finding.evidence.push_back(count("replica", last->replica));
+    return finding;
   }
 
   const DiagnosisFacts& facts_;
+  const DaemonView& daemon_;
   const WorkersView workers_;
   const double threads_;
+  const std::string job_;  // with its pipeline, as a command names it
   DiagnosisView view_;
 };
 
 }  // namespace
 
-DiagnosisView diagnose(const DiagnosisFacts& facts) { return Rules(facts).apply(); }
+DiagnosisView diagnose(const DiagnosisFacts& facts, const DaemonView& daemon) {
+  return Rules(facts, daemon).apply();
+}
 
 }  // namespace spdld::session

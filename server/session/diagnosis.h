@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ struct DiagnosisView {
   std::optional<double> waited_share = std::nullopt;
   // Training would be so many times as fast, if every batch were there when it is wanted.
   double faster = 1;
+  std::uint32_t ranks = 0;             // that are attached
   std::vector<Finding> findings = {};  // what counts most is first
 };
 
@@ -43,11 +45,13 @@ struct DiagnosisFacts {
   job::StageView fetch;
   job::StageView process;
   double others_served = 0;  // as process.served, of all other jobs together
-  DaemonView daemon;
+  // Of items that a source has and a rank's next batch waits for, the one that it has longest.
+  std::string oldest_read = {};
+  double oldest_read_s = 0;
 };
 
 // Says why a job's ranks wait, by figures alone: docs/tuning.md has each rule. Where no rule fits
 // it says so.
-DiagnosisView diagnose(const DiagnosisFacts& facts);
+DiagnosisView diagnose(const DiagnosisFacts& facts, const DaemonView& daemon);
 
 }  // namespace spdld::session

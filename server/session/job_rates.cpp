@@ -13,6 +13,10 @@ std::uint64_t busy_ns(const engine::StageStats& stats) {
   return static_cast<std::uint64_t>(stats.busy().count());
 }
 
+std::uint64_t wait_ns(const engine::StageStats& stats) {
+  return static_cast<std::uint64_t>(stats.wait().count());
+}
+
 }  // namespace
 
 void JobRates::add(std::chrono::nanoseconds now, std::uint64_t rows, const RunPtr& run) {
@@ -29,8 +33,8 @@ void JobRates::add(std::chrono::nanoseconds now, std::uint64_t rows, const RunPt
     before_ = is_other ? taken : later_;
     later_ = taken;
   }
-  stages_.add(now, {fetch.tasks(), busy_ns(fetch), fetch.failures(), process.tasks(),
-                    busy_ns(process), process.failures()});
+  stages_.add(now, {fetch.tasks(), busy_ns(fetch), wait_ns(fetch), fetch.failures(),
+                    process.tasks(), busy_ns(process), wait_ns(process), process.failures()});
 }
 
 std::optional<JobRates::Stage> JobRates::fetch(const RunPtr& run) const {
@@ -40,9 +44,13 @@ std::optional<JobRates::Stage> JobRates::fetch(const RunPtr& run) const {
 }
 
 std::optional<JobRates::Stage> JobRates::process(const RunPtr& run) const {
-  std::optional<Stage> of = stage(run, 3);
+  std::optional<Stage> of = stage(run, 4);
   if (of) of->times = times(run->process_stats(), before_.process);
   return of;
+}
+
+JobRates::Making JobRates::making() const {
+  return {.run = run_, .rows = stages_.per_second(5).value_or(0) * 1e-9};
 }
 
 std::optional<JobRates::Times> JobRates::times(const engine::StageStats& stats,
@@ -60,7 +68,8 @@ std::optional<JobRates::Stage> JobRates::stage(const RunPtr& run, std::size_t fi
   if (!rates || !is_now(run)) return std::nullopt;
   return Stage{.rows_per_s = (*rates)[first],
                .busy = (*rates)[first + 1] * 1e-9,
-               .failures_per_s = (*rates)[first + 2]};
+               .waiting = (*rates)[first + 2] * 1e-9,
+               .failures_per_s = (*rates)[first + 3]};
 }
 
 }  // namespace spdld::session

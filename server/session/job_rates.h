@@ -29,7 +29,8 @@ class JobRates {
   };
   struct Stage {
     double rows_per_s = 0;
-    double busy = 0;  // rows that were in it at once, on average
+    double busy = 0;     // rows that were in it at once, on average
+    double waiting = 0;  // rows that waited for it, on average
     double failures_per_s = 0;
     std::optional<Times> times = std::nullopt;  // none: no task has ended of late
   };
@@ -37,6 +38,12 @@ class JobRates {
   std::optional<double> rows_per_s() const { return rows_.per_second(0); }
   std::optional<Stage> fetch(const RunPtr& run) const;
   std::optional<Stage> process(const RunPtr& run) const;
+  // The run of the last add(), and rows that were being made for it at once; 0: not known.
+  struct Making {
+    std::weak_ptr<engine::Run> run;
+    double rows = 0;
+  };
+  Making making() const;
 
  private:
   // All tasks of a stage up to some time.
@@ -48,7 +55,7 @@ class JobRates {
 
   static std::optional<Times> times(const engine::StageStats& stats,
                                     const engine::StageStats::Histogram& before);
-  // The rates of the stage with its three counters at `first`; none for a run that is not the one
+  // The rates of the stage with its four counters at `first`; none for a run that is not the one
   // now.
   std::optional<Stage> stage(const RunPtr& run, std::size_t first) const;
   bool is_now(const RunPtr& run) const {
@@ -56,7 +63,8 @@ class JobRates {
   }
 
   RateWindow<1> rows_;
-  RateWindow<6> stages_;  // rows, busy nanoseconds and failures of fetch, the same of process
+  // Rows, busy and waiting nanoseconds and failures of fetch, and the same of process.
+  RateWindow<8> stages_;
   // Where `before_` was taken five seconds or more before the last add(), `later_` replaces it.
   Taken before_;
   Taken later_;

@@ -203,6 +203,7 @@ void JobTable::end_job(const JobPtr& ended) {
       stage.rows_per_s.reset();
       stage.failures_per_s.reset();
       stage.served.reset();
+      stage.waiting.reset();
       stage.p50_lately_us = stage.p90_lately_us = stage.p99_lately_us = std::nullopt;
       stage.busy_share.reset();
     }

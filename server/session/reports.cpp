@@ -114,6 +114,7 @@ std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
         .p99_us = microseconds(now.p99)});
     if (!rates) return;
     view.rows_per_s = rates->rows_per_s;
+    view.waiting = rates->waiting;
     view.failures_per_s = rates->failures_per_s;
     if (rates->times) {
       view.p50_lately_us = microseconds(rates->times->p50);
@@ -274,10 +275,12 @@ Result<std::vector<DiagnosisFacts>> Reports::diagnosis_facts(
       if (table_.visible(caller, *job)) jobs.push_back(job);
     }
   }
-  std::map<std::shared_ptr<engine::Run>, double> served;  // jobs may share a run
+  // Jobs may share a run.
+  std::map<std::weak_ptr<engine::Run>, double, std::owner_less<>> making;
+  double all_making = 0;
   for (const auto& [key, job] : table_.jobs()) {
-    const std::shared_ptr<engine::Run> run = job->phase()->run;
-    if (const auto rates = job->rates.process(run)) served[run] = rates->busy;
+    const JobRates::Making of = job->rates.making();
+    if (making.emplace(of.run, of.rows).second) all_making += of.rows;
   }
   std::vector<DiagnosisFacts> all;
   for (const JobPtr& job : jobs) {
@@ -286,9 +289,16 @@ Result<std::vector<DiagnosisFacts>> Reports::diagnosis_facts(
     const std::vector<job::StageView> stages = stages_of(*job, deps_.executor.threads());
     facts.fetch = stages.front();
     facts.process = stages.back();
-    for (const auto& [run, busy] : served)
-      facts.others_served += run == job->phase()->run ? 0 : busy;
-    for (const SessionPtr& session : job->attached()) facts.ranks.push_back(view_of(*session));
+    const auto own = making.find(job->rates.making().run);
+    facts.others_served = all_making - (own == making.end() ? 0 : own->second);
+    for (const SessionPtr& session : job->attached()) {
+      facts.ranks.push_back(view_of(*session));
+      const auto headway = session->consumer->starved();
+      if (!headway || headway->reads.empty() || seconds(headway->held) < facts.oldest_read_s)
+        continue;
+      facts.oldest_read_s = seconds(headway->held);
+      facts.oldest_read = headway->reads;
+    }
   }
   return all;
 }

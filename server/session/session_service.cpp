@@ -514,18 +514,14 @@ Result<std::vector<DiagnosisView>> SessionService::diagnose(const job::Caller& c
     SPDLD_ASSIGN(name, job_name(caller, job, pipeline));
   }
   SPDLD_ASSIGN(std::vector<DiagnosisFacts> all, sessions_.reports().diagnosis_facts(caller, name));
-  DaemonView daemon = this->daemon(caller);
-  if (daemon.storage.empty() && facts_.storage) {
-    // Of others' data the caller is told no more than that a device is slow.
-    daemon.storage = facts_.storage();
-    for (StorageView& of : daemon.storage) of.device = of.mount = "";
-  }
+  const DaemonView daemon = this->daemon(caller);
   std::vector<DiagnosisView> views;
   for (DiagnosisFacts& facts : all) {
-    facts.daemon = daemon;
-    views.push_back(session::diagnose(facts));
+    facts.job = shown_to(pipelines_, caller, std::move(facts.job));
+    if (job.empty() && !pipeline.empty() && facts.job.pipeline != pipeline) continue;
+    views.push_back(session::diagnose(facts, daemon));
   }
-  return shown_to(pipelines_, caller, std::move(views));
+  return views;
 }
 
 std::vector<job::JobView> SessionService::ended_jobs(const job::Caller& caller) {

@@ -174,6 +174,7 @@ void Stream::leave(delivery::HolderId id, bool away) {
     if (!last) begin_copies();  // the batch it needed first may have kept others back
     if (last) {
       ended = stream_;  // 0: bind() closes it
+      last_head_ = executor_.head_time(ended);
       ended_ = true;
       after_.reset();
       finished_.clear();
@@ -359,7 +360,13 @@ ReadableBatches Stream::readable(delivery::HolderId id) const {
 
 engine::Executor::Headway Stream::headway() const { return executor_.headway(stream_); }
 
-engine::HeadTime Stream::head_time() const { return executor_.head_time(stream_); }
+engine::HeadTime Stream::head_time() const {
+  {
+    MutexLock lock(mutex_);
+    if (ended_) return {.waited = last_head_.waited, .at = std::chrono::steady_clock::now()};
+  }
+  return executor_.head_time(stream_);
+}
 
 Shortage Stream::lacks(delivery::HolderId id) const {
   MutexLock lock(mutex_);

@@ -93,7 +93,7 @@ class Stream final : public engine::StreamPort,
   std::string waits_for(delivery::HolderId reader) const SPDLD_EXCLUDES(mutex_);
   ReadableBatches readable(delivery::HolderId reader) const SPDLD_EXCLUDES(mutex_);
   engine::Executor::Headway headway() const;
-  engine::HeadTime head_time() const;
+  engine::HeadTime head_time() const SPDLD_EXCLUDES(mutex_);
   // What `reader` lacks, while the batch that it needs next is not being made.
   Shortage lacks(delivery::HolderId reader) const SPDLD_EXCLUDES(mutex_);
   // Readers that had nothing to read for more than a fifth of the time since the last call, because
@@ -161,6 +161,7 @@ class Stream final : public engine::StreamPort,
   FinishedBatches finished_ SPDLD_GUARDED_BY(mutex_);
   int holds_ SPDLD_GUARDED_BY(mutex_) = 0;  // while there are any, no batch is begun
   bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
+  engine::HeadTime last_head_ SPDLD_GUARDED_BY(mutex_);  // once it has ended
   StallClock stall_
       SPDLD_GUARDED_BY(mutex_);  // some reader had nothing to read and no slot was free
 };

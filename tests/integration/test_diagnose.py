@@ -70,7 +70,9 @@ def test_storage_that_does_not_answer_is_named_with_its_mount(
     rank.do("place")
     rank.ask("next")
     wait_until(lambda: causes(daemon)[:1] == ["hung_storage"], "the storage is named")
-    assert str(tmp_path / "sick") in diagnosis(daemon, "run")["findings"][0]["says"]
+    says = diagnosis(daemon, "run")["findings"][0]["says"]
+    assert str(tmp_path / "sick") in says
+    assert ".jpg) is being read for" in says
     sick.let_go()
     rank.answer()
 
@@ -103,4 +105,4 @@ def test_a_job_that_has_only_begun_is_not_judged(
 ) -> None:
     daemon.ctl_json("job", "create", "run", "--pipeline", "images", "--shards", "1")
     assert diagnosis(daemon)["waited_share"] is None
-    assert "not known yet" in daemon.ctl("diagnose", "run").stdout
+    assert "no rank is attached" in daemon.ctl("diagnose", "run").stdout

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -20,17 +21,20 @@ std::string show(const v1::Evidence& evidence) {
   if (evidence.unit() == "share")
     return fmt::format("{} {:.0f} %", evidence.name(), evidence.value() * 100);
   const std::string unit = evidence.unit().empty() ? "" : " " + evidence.unit();
-  return fmt::format("{} {:.3g}{}", evidence.name(), evidence.value(), unit);
+  const double value = evidence.value();
+  return value >= 1000 ? fmt::format("{} {:.0f}{}", evidence.name(), value, unit)
+                       : fmt::format("{} {:.3g}{}", evidence.name(), value, unit);
 }
 
 std::string verdict(const v1::Diagnosis& job) {
-  if (!job.has_waited_share()) return "not known yet: no rank has read for two seconds";
+  if (job.ranks() == 0) return "no rank is attached";
+  if (!job.has_waited_share()) return "not known yet: its ranks have only just come";
   const std::string waited = fmt::format("{:.1f} % of their time", job.waited_share() * 100);
   if (job.waited_share() < kWaits)
     return "ranks do not wait for data (" + waited + "): the trainer sets the pace";
   std::string text =
-      fmt::format("ranks wait for data {}; with data ready, training would be {:.2g} x as fast",
-                  waited, job.faster());
+      fmt::format("ranks wait for data {}; with data ready, training would be {} as fast", waited,
+                  job.faster() > 10 ? "more than 10 x" : fmt::format("{:.1f} x", job.faster()));
   if (job.findings().empty()) text += "; the figures do not tell why";
   return text;
 }

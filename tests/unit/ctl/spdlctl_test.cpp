@@ -299,15 +299,17 @@ TEST_F(SpdlctlTest, TellsWhyRanksWaitWithFiguresAndWhatToPaste) {
        .pipeline = "pets",
        .waited_share = 0.41,
        .faster = 1.69,
+       .ranks = 2,
        .findings = {{.cause = "epoch",
                      .says = "the next epoch is not open yet",
                      .evidence = {{"lacked", 0.98, "share"}, {"rows", 12.345, "rows/s"}},
                      .command = "spdlctl job advance run",
                      .brings = "up to 1.7 x the rows a second"},
                     {.cause = "cpu", .says = "all workers are at work"}}},
-      {.job = "idle", .pipeline = "pets", .waited_share = 0.01},
-      {.job = "new", .pipeline = "pets"},
-      {.job = "odd", .pipeline = "pets", .waited_share = 0.5, .faster = 2},
+      {.job = "idle", .pipeline = "pets", .waited_share = 0.01, .ranks = 1},
+      {.job = "new", .pipeline = "pets", .ranks = 1},
+      {.job = "empty", .pipeline = "pets"},
+      {.job = "odd", .pipeline = "pets", .waited_share = 0.99, .faster = 100, .ranks = 1},
   };
   start();
   const Outcome outcome = spdlctl({"diagnose", "run", "--pipeline", "pets"});
@@ -323,9 +325,10 @@ TEST_F(SpdlctlTest, TellsWhyRanksWaitWithFiguresAndWhatToPaste) {
             "2. cpu: all workers are at work\n"
             "job 'idle' on pipeline 'pets': ranks do not wait for data (1.0 % of their time): the "
             "trainer sets the pace\n"
-            "job 'new' on pipeline 'pets': not known yet: no rank has read for two seconds\n"
-            "job 'odd' on pipeline 'pets': ranks wait for data 50.0 % of their time; with data "
-            "ready, training would be 2 x as fast; the figures do not tell why\n");
+            "job 'new' on pipeline 'pets': not known yet: its ranks have only just come\n"
+            "job 'empty' on pipeline 'pets': no rank is attached\n"
+            "job 'odd' on pipeline 'pets': ranks wait for data 99.0 % of their time; with data "
+            "ready, training would be more than 10 x as fast; the figures do not tell why\n");
   service_.diagnoses.clear();
   EXPECT_EQ(spdlctl({"diagnose"}).out, "no jobs\n");
   EXPECT_EQ(spdlctl({"diagnose", "-o", "json"}).out, "[]\n");

@@ -258,6 +258,22 @@ TEST_F(ConsumerTest, LacksBytesWhileTheSourceHasTheRowsOfItsNextBatch) {
   next_batch();
 }
 
+TEST_F(ConsumerTest, KeepsWhatItHasLackedOfAStreamThatItLeaves) {
+  for (std::uint64_t item = 0; item < kItems; ++item) source_->hold(item);
+  start(2);
+  const auto before = wait_for(*consumer_, stream::Shortage::kBytes);
+  change(job::Edit::Resize{.shards = 1});
+  const auto after = consumer_->lacked().time;
+  for (std::size_t why = 0; why < stream::kShortages; ++why) EXPECT_GE(after[why], before[why]);
+  ASSERT_TRUE(go_to(0, 3, 1).ok());
+  const auto later = consumer_->lacked().time;
+  for (std::size_t why = 0; why < stream::kShortages; ++why) EXPECT_GE(later[why], after[why]);
+  std::jthread answers([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) source_->answer();
+  });
+  next_batch();
+}
+
 TEST_F(ConsumerTest, LacksNothingWhileItHasAllBatchesThatItMayHold) {
   start();
   next_batch();
