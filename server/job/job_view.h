@@ -91,6 +91,7 @@ struct JobView {
 struct StageView {
   std::string job;
   std::string pipeline;
+  uid_t owner = 0;    // of the job
   std::string stage;  // "decode_image + random_resized_crop": fused ops are one stage
   std::uint64_t tasks = 0;
   std::uint64_t failures = 0;

@@ -72,6 +72,7 @@ SessionView view_of(const Session& session) {
           .client = session.connection->client(),
           .job = session.job->key.job,
           .pipeline = session.job->key.pipeline,
+          .owner = session.job->key.uid,
           .shard = session.member.shard,
           .num_shards = session.job->num_shards(),
           .replica = session.member.replica,
@@ -84,6 +85,7 @@ SessionView view_of(const Session& session) {
           .lately = session.rates.lately(),
           .shortages = shortages_view(session.consumer->lacked()),
           .batches = consumer.batches,
+          .rows = consumer.rows,
           .arena_bytes = consumer.arena_bytes,
           .gpu = consumer.gpu,
           .waited_s = seconds(consumer.waiting.waited),
@@ -103,6 +105,7 @@ std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
     job::StageView& view = views.emplace_back(job::StageView{
         .job = job.key.job,
         .pipeline = job.key.pipeline,
+        .owner = job.key.uid,
         .stage = stage.name,
         .tasks = now.tasks,
         .failures = now.failures,

@@ -205,6 +205,7 @@ struct SessionView {
   std::string client;
   std::string job;
   std::string pipeline;
+  uid_t owner = 0;  // of the job
   std::uint32_t shard = 0;
   std::uint32_t num_shards = 0;
   std::uint32_t replica = 0;
@@ -217,6 +218,7 @@ struct SessionView {
   std::optional<Lately> lately = std::nullopt;  // none: not known
   ShortagesView shortages = {};                 // since it has attached
   std::uint64_t batches = 0;
+  std::uint64_t rows = 0;
   std::uint64_t arena_bytes = 0;
   std::string gpu = {};  // UUID; empty: its batches lie in main memory
   double waited_s = 0;   // for batches, since its loader was opened; as its client says, like waits

@@ -348,6 +348,7 @@ Result<std::vector<StoredEnd>> Store::ended_jobs(std::optional<uid_t> uid) {
     for (job::StageView& stage : end->stages) {
       stage.job = key.job;
       stage.pipeline = key.pipeline;
+      stage.owner = key.uid;
     }
     return end;
   };
