@@ -41,5 +41,7 @@ endif()
 
 # Not where systemd would read it: a node without a GPU keeps the devices out.
 install(FILES deploy/systemd/gpu.conf DESTINATION "${CMAKE_INSTALL_DOCDIR}/systemd" COMPONENT doc)
+install(FILES deploy/prometheus/spdld.rules.yml
+  DESTINATION "${CMAKE_INSTALL_DOCDIR}/prometheus" COMPONENT doc)
 install(FILES CHANGELOG.md LICENSE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT doc)
 install(DIRECTORY docs config DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT doc)

@@ -34,6 +34,7 @@
 #include "engine/file_prober.h"
 #include "engine/plan/builtin_ops.h"
 #include "media/jpeg_scan/seek_indexes.h"
+#include "observe/metrics.h"
 #include "pipeline/catalogue.h"
 #include "pipeline/file_applies.h"
 #include "session/session_service.h"
@@ -335,12 +336,16 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
                                 .max_unread_bytes_per_uid = config.limits.unread_bytes},
                                parts.liveness, parts.sessions));
   parts.service.watch(parts.data.get());
+  const auto metrics = [&service = parts.service](const job::Caller& caller) {
+    return observe::metrics_text(observe::observed_by(caller, service));
+  };
   SPDLD_ASSIGN(parts.control,
                control::ControlServer::start(std::move(listeners.control), parts.service,
                                              {.max_connections = bounds.control,
                                               .max_connections_per_uid = bounds.control_per_user,
                                               .max_long_calls_per_uid = config.limits.long_calls,
-                                              .trusted = trusted}));
+                                              .trusted = trusted,
+                                              .metrics = metrics}));
   parts.idle_since = parts.clock.now();
   warn_of_surprises(config.access, parts.budget.limit_bytes());
   spdlog::info("spdld {} serves in {}: {} CPU workers, up to {} I/O threads, {} of {} for arenas",

@@ -107,6 +107,7 @@ OWNED = [
         ("common/cuda/", "client/cpp/src/cuda/", "server/delivery/cuda/"),
     ),
     ("SQLite", r"sqlite3", ("server/store/",)),
+    ("prometheus-cpp", r"prometheus/", ("server/observe/",)),
 ]
 
 # A folder of plain values: what it may include beside its own files and the standard library. It has

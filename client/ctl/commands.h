@@ -54,9 +54,10 @@ void show_job(const v1::Job& job, const Output& output, const Context& context);
 
 // Each adds its commands; a command runs in its callback and throws Failure or spdld::Error. What a
 // callback needs it owns, but for `context`, which outlives the parser.
-void add_control_commands(CLI::App& app, const Context& context);  // status, get, evict, drain
-void add_job_commands(CLI::App& app, const Context& context);      // job
-void add_apply_commands(CLI::App& app, const Context& context);    // apply, rollback
+void add_control_commands(CLI::App& app,
+                          const Context& context);             // status, metrics, get, evict, drain
+void add_job_commands(CLI::App& app, const Context& context);  // job
+void add_apply_commands(CLI::App& app, const Context& context);  // apply, rollback
 void add_pipeline_commands(CLI::App& app,
                            const Context& context);  // delete, explain, index, preview
 void add_consumer_commands(CLI::App& app, const Context& context);  // consume, bench

@@ -356,6 +356,12 @@ v1::StatsSnapshot Daemon::stats(const v1::GetStatsRequest& wanted) {
   return ask(*stubs_->stats, &v1::Stats::Stub::Get, wanted, timeout_, runtime_dir_);
 }
 
+std::string Daemon::metrics() {
+  return ask(*stubs_->stats, &v1::Stats::Stub::Metrics, v1::MetricsRequest(), timeout_,
+             runtime_dir_)
+      .text();
+}
+
 void Daemon::watch(const v1::WatchStatsRequest& request,
                    const std::function<bool(const v1::StatsSnapshot&)>& on_snapshot) {
   grpc::ClientContext context;

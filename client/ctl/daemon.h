@@ -66,6 +66,7 @@ class Daemon {
 
   v1::ListUsersResponse users();
   v1::StatsSnapshot stats(const v1::GetStatsRequest& wanted = {});
+  std::string metrics();
   // Calls `on_snapshot` for each until it returns false.
   void watch(const v1::WatchStatsRequest& request,
              const std::function<bool(const v1::StatsSnapshot&)>& on_snapshot);

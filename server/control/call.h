@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/users/trusted_users.h"
+#include "control/metrics_text.h"
 #include "control/peers.h"
 #include "control/stop_signal.h"
 #include "session/service.h"
@@ -52,6 +53,7 @@ struct Environment {
   Peers& peers;
   LongCalls& long_calls;
   StopSignal& stop;
+  const MetricsText metrics;  // none: nothing tells them
 };
 
 grpc::Status to_grpc(const Status& status);

@@ -71,7 +71,7 @@ struct ControlServer::Impl {
         wake(std::move(waking)),
         peers(options.max_connections, options.max_connections_per_uid, options.trusted),
         long_calls(options.max_long_calls, options.max_long_calls_per_uid, options.trusted),
-        environment{service, peers, long_calls, stop} {}
+        environment{service, peers, long_calls, stop, options.metrics} {}
 
   void accept_loop();
   void accept_one();

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "base/users/trusted_users.h"
+#include "control/metrics_text.h"
 #include "posix/unique_fd.h"
 #include "session/service.h"
 
@@ -19,6 +20,7 @@ struct ControlOptions {
   int max_long_calls = 32;  // LongCalls
   int max_long_calls_per_uid = 8;
   TrustedUsers trusted{};  // get in however many others are there
+  MetricsText metrics{};   // of Stats.Metrics, which is refused without it
 };
 
 // The gRPC face of the daemon. Owned by the daemon; `service` outlives it. It accepts connections

@@ -51,6 +51,16 @@ class Stats final : public v1::Stats::Service {
     });
   }
 
+  grpc::Status Metrics(grpc::ServerContext* context, const v1::MetricsRequest*,
+                       v1::MetricsResponse* response) override {
+    return serve(environment_, context, [&](const job::Caller& caller) {
+      if (!environment_.metrics)
+        return Status(Code::kUnimplemented, "this daemon tells no metrics");
+      response->set_text(environment_.metrics(caller));
+      return Status();
+    });
+  }
+
   grpc::Status Watch(grpc::ServerContext* context, const v1::WatchStatsRequest* request,
                      grpc::ServerWriter<v1::StatsSnapshot>* writer) override {
     return serve_long(environment_, context, [&](const job::Caller& caller) {

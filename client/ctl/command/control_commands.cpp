@@ -164,6 +164,12 @@ void add_status(CLI::App& app, const Context& context) {
   });
 }
 
+void add_metrics(CLI::App& app, const Context& context) {
+  CLI::App* command = app.add_subcommand(
+      "metrics", "what Prometheus scrapes, in its text format: for node_exporter");
+  command->callback([&context] { context.out << context.connect().metrics(); });
+}
+
 void add_get_pipelines(CLI::App& get, const Context& context) {
   CLI::App* command = get.add_subcommand("pipelines", "what is applied; with a name: one of them");
   command->alias("pipeline");
@@ -387,6 +393,7 @@ void add_drain(CLI::App& app, const Context& context) {
 
 void add_control_commands(CLI::App& app, const Context& context) {
   add_status(app, context);
+  add_metrics(app, context);
   add_get(app, context);
   add_evict(app, context);
   add_drain(app, context);

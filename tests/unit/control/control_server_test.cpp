@@ -103,6 +103,15 @@ TEST_F(ControlServerTest, TellsTheServiceWhoAsksByTheKernelsWord) {
   EXPECT_EQ(service_.last_caller().pid, ::getpid());
 }
 
+TEST_F(ControlServerTest, TellsMetricsAsTheCallerMaySeeThem) {
+  start({.metrics = [](const job::Caller& caller) { return std::to_string(caller.uid); }});
+  grpc::ClientContext context;
+  v1::MetricsResponse response;
+  const grpc::Status status = v1::Stats::NewStub(channel_)->Metrics(&context, {}, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.text(), std::to_string(::geteuid()));
+}
+
 TEST_F(ControlServerTest, PassesCodesAndMessagesOnAsTheyAre) {
   service_.answer = Status(Code::kFailedPrecondition, "pipeline 'p' is run by 2 jobs");
   start();

@@ -29,7 +29,9 @@ class SpdlctlTest : public ::testing::Test {
   void TearDown() override { ::unsetenv("SPDLD_ADDRESS"); }
 
   void start() {
-    auto started = control::ControlServer::start(control::listen_at(dir_.socket()), service_);
+    auto started = control::ControlServer::start(
+        control::listen_at(dir_.socket()), service_,
+        {.metrics = [](const job::Caller&) { return "spdld_jobs 3\n"; }});
     ASSERT_TRUE(started) << started.error().message();
     server_ = std::move(*started);
   }
@@ -414,6 +416,19 @@ TEST_F(SpdlctlTest, SteersJobs) {
             (std::vector<std::string>{"create_job run", "advance next run ", "advance 0 run ",
                                       "seek 2/0 run ", "resize 4 run p", "delete_job run ",
                                       "delete_pipeline p", "evict 7 too slow"}));
+}
+
+TEST_F(SpdlctlTest, PrintsMetricsAsTheDaemonTellsThem) {
+  start();
+  const Outcome outcome = spdlctl({"metrics"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "spdld_jobs 3\n");
+}
+
+TEST_F(SpdlctlTest, PrintsNoMetricsOfADaemonThatIsNotThere) {
+  const Outcome outcome = spdlctl({"metrics"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_EQ(outcome.out, "");
 }
 
 TEST_F(SpdlctlTest, DrainsAndSaysWhatIsInForce) {
