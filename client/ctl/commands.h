@@ -57,9 +57,9 @@ void show_job(const v1::Job& job, const Output& output, const Context& context);
 void add_control_commands(CLI::App& app,
                           const Context& context);             // status, metrics, get, evict, drain
 void add_job_commands(CLI::App& app, const Context& context);  // job
-void add_apply_commands(CLI::App& app, const Context& context);  // apply, rollback
-void add_pipeline_commands(CLI::App& app,
-                           const Context& context);  // delete, explain, index, preview
+void add_apply_commands(CLI::App& app, const Context& context);     // apply, rollback
+void add_pipeline_commands(CLI::App& app, const Context& context);  // delete, explain, index
+void add_preview_commands(CLI::App& app, const Context& context);   // preview, show
 void add_consumer_commands(CLI::App& app, const Context& context);  // consume, bench
 void add_init_command(CLI::App& app, const Context& context);
 void add_diagnose_command(CLI::App& app, const Context& context);

@@ -13,6 +13,7 @@
 #include "base/text/utf8.h"
 #include "ctl/address.h"
 #include "ctl/failure.h"
+#include "ctl/table.h"
 #include "spdld/v1/control.grpc.pb.h"
 
 namespace spdld::ctl {
@@ -147,7 +148,15 @@ void follow(grpc::ClientReader<Response>& reader, const std::string& directory,
   check(reader.Finish(), directory);
 }
 
-void add_chunk(Preview& preview, const v1::PreviewChunk& chunk) {
+// What comes of one batch: its header, or a chunk of a tensor.
+template <typename Response>
+void add(Preview& preview, const Response& response) {
+  if (response.has_header()) {
+    preview.header = response.header();
+    preview.data.resize(static_cast<std::size_t>(response.header().tensors_size()));
+    return;
+  }
+  const v1::PreviewChunk& chunk = response.chunk();
   if (chunk.tensor() >= preview.data.size()) {
     throw Failure(kFailed,
                   "the daemon sent a preview that contradicts itself: it is of another "
@@ -155,7 +164,11 @@ void add_chunk(Preview& preview, const v1::PreviewChunk& chunk) {
   }
   std::string& data = preview.data[chunk.tensor()];
   if (data.size() + chunk.data().size() > kMaxPreviewBytes)
-    throw Failure(kFailed, "the preview is too large: ask for fewer rows with --rows");
+    throw Failure(kFailed,
+                  fmt::format("the rows are too large: tensor '{}' has more than {}; a preview may "
+                              "have fewer rows (--rows)",
+                              preview.header.tensors(static_cast<int>(chunk.tensor())).name(),
+                              show_bytes(kMaxPreviewBytes)));
   data += chunk.data();
 }
 
@@ -237,15 +250,22 @@ Preview Daemon::preview(const v1::PipelineText& text, std::uint32_t rows,
   request.set_rows(rows);
   Preview preview;
   follow(*stubs_->pipelines->Preview(&context, request), runtime_dir_, on_progress,
-         [&](const v1::PreviewResponse& response) {
-           if (response.has_header()) {
-             preview.header = response.header();
-             preview.data.resize(static_cast<std::size_t>(response.header().tensors_size()));
+         [&](const v1::PreviewResponse& response) { add(preview, response); });
+  return preview;
+}
+
+ShownBatch Daemon::show(const v1::ShowRequest& request, const OnProgress& on_progress) {
+  grpc::ClientContext context;
+  ShownBatch batch;
+  follow(*stubs_->jobs->Show(&context, request), runtime_dir_, on_progress,
+         [&](const v1::ShowResponse& response) {
+           if (response.has_step()) {
+             batch.step = response.step();
            } else {
-             add_chunk(preview, response.chunk());
+             add(batch.rows, response);
            }
          });
-  return preview;
+  return batch;
 }
 
 v1::GetPipelineResponse Daemon::pipeline(const std::string& name, bool with_yaml) {

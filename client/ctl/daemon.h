@@ -21,6 +21,12 @@ struct Preview {
   std::vector<std::string> data;  // per tensor, all rows
 };
 
+// Likewise one batch of a job.
+struct ShownBatch {
+  v1::ShownStep step;
+  Preview rows;
+};
+
 // The daemon as spdlctl sees it: one connection over its control socket, one call at a time, by any
 // thread. The only place of spdlctl that sees gRPC. Every method throws Failure: kUnreachable if
 // the daemon is not there or goes away, kWrongUsage for what it calls an invalid argument, else
@@ -51,6 +57,7 @@ class Daemon {
   v1::Job job(const v1::JobKey& key);
   v1::ListJobsResponse jobs(bool ended = false);
   v1::DiagnoseResponse diagnose(const v1::JobKey& key);
+  ShownBatch show(const v1::ShowRequest& request, const OnProgress& on_progress);
   v1::Job advance_epoch(const v1::JobKey& key, std::optional<std::uint64_t> to);
   v1::Job seek(const v1::JobKey& key, std::uint64_t epoch, std::uint64_t step);
   v1::Job skip(const v1::JobKey& key, std::uint64_t steps);

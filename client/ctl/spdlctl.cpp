@@ -139,6 +139,7 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
   add_job_commands(app, context);
   add_apply_commands(app, context);
   add_pipeline_commands(app, context);
+  add_preview_commands(app, context);
   add_consumer_commands(app, context);
   add_init_command(app, context);
   add_probe_command(app, context);

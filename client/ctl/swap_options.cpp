@@ -25,15 +25,9 @@ void parse_point(const std::string& text, v1::SwapRequest& swap) {
   if (rest == "next-epoch") return swap.set_at(v1::SWAP_POINT_NEXT_EPOCH);
   if (rest == "now") return swap.set_at(v1::SWAP_POINT_NOW);
   if (rest.starts_with(kStep)) {
-    const std::string_view place = rest.substr(kStep.size());
-    const std::size_t slash = place.find('/');
-    std::uint64_t epoch = 0;
-    std::uint64_t step = 0;
-    if (slash != std::string_view::npos && parse_number(place.substr(0, slash), epoch) &&
-        parse_number(place.substr(slash + 1), step)) {
+    if (const auto place = parse_place(rest.substr(kStep.size()))) {
       swap.set_at(v1::SWAP_POINT_STEP);
-      swap.mutable_step()->set_epoch(epoch);
-      swap.mutable_step()->set_step(step);
+      *swap.mutable_step() = *place;
       return;
     }
   }
@@ -48,6 +42,19 @@ bool is_plain(char c) {
 }
 
 }  // namespace
+
+std::optional<v1::StepAt> parse_place(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+  if (slash == std::string_view::npos || !parse_number(text.substr(0, slash), epoch) ||
+      !parse_number(text.substr(slash + 1), step))
+    return std::nullopt;
+  v1::StepAt place;
+  place.set_epoch(epoch);
+  place.set_step(step);
+  return place;
+}
 
 std::optional<v1::SwapRequest> SwapOptions::request() const {
   if (!job && !all_jobs) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ctl/cli_fwd.h"
@@ -27,6 +28,8 @@ std::shared_ptr<SwapOptions> add_swap_options(CLI::App& command);
 // The words of a command as a shell takes them, quoted where they must be.
 std::string shell_command(const std::vector<std::string>& words);
 
+// Of "2/0"; nothing: the text is no place.
+std::optional<v1::StepAt> parse_place(std::string_view text);
 // "epoch 2, step 0"
 std::string show_place(const v1::StepAt& at);
 // "step:2/0", as --at takes it.

@@ -29,9 +29,9 @@ const CLI::App* last_command(const CLI::App& app, std::string& words) {
 std::string our_word(const std::string& word) {
   static const std::map<std::string, std::string> kWords = {
       {"describe", "get"},  {"list", "get"},     {"logs", "get failures"}, {"ls", "get"},
-      {"remove", "delete"}, {"rm", "delete"},    {"scale", "job resize"},  {"show", "get"},
-      {"read", "consume"},  {"run", "consume"},  {"create", "apply"},      {"stop", "delete job"},
-      {"new", "init"},      {"generate", "init"}};
+      {"remove", "delete"}, {"rm", "delete"},    {"scale", "job resize"},  {"read", "consume"},
+      {"run", "consume"},   {"create", "apply"}, {"stop", "delete job"},   {"new", "init"},
+      {"generate", "init"}};
   const auto found = kWords.find(word);
   return found == kWords.end() ? "" : "; did you mean '" + found->second + "'?";
 }

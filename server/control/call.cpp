@@ -22,10 +22,11 @@ Status LongCalls::run(const job::Caller& caller, const std::function<Status()>& 
     if (of_uid >= max_per_uid_ || (running_ >= max_ && !trusted_.contains(caller.uid))) {
       return Status(
           Code::kResourceExhausted,
-          fmt::format("too many long calls (apply, rollback, validate, explain, preview, watch, "
-                      "job create) are running: {}, {} of them of uid {}; at most {} and {} may: "
-                      "try again when one has ended",
-                      running_, of_uid, caller.uid, max_, max_per_uid_));
+          fmt::format(
+              "too many long calls (apply, rollback, validate, explain, preview, show, "
+              "watch, job create) are running: {}, {} of them of uid {}; at most {} and {} may: "
+              "try again when one has ended",
+              running_, of_uid, caller.uid, max_, max_per_uid_));
     }
     ++running_;
     ++per_uid_[caller.uid];

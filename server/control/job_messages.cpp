@@ -80,6 +80,17 @@ void fill(v1::StepAt* message, const job::StepAt& at) {
   message->set_step(at.step);
 }
 
+void fill(v1::ShownStep* message, const session::StepView& view) {
+  message->set_job(utf8(view.job));
+  message->set_pipeline(utf8(view.pipeline));
+  message->set_version(view.version);
+  fill(message->mutable_at(), view.at);
+  message->set_shard(view.shard);
+  message->set_num_shards(view.num_shards);
+  if (view.turn) message->set_turn(*view.turn);
+  message->set_sent(view.sent);
+}
+
 void fill(v1::Diagnosis* message, const session::DiagnosisView& view) {
   message->set_job(utf8(view.job));
   message->set_pipeline(utf8(view.pipeline));

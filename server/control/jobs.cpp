@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "control/batch_stream.h"
 #include "control/messages.h"
 #include "control/services.h"
 #include "spdld/v1/control.grpc.pb.h"
@@ -47,6 +48,22 @@ class Jobs final : public v1::Jobs::Service {
                    environment_.service.diagnose(caller, key->job(), key->pipeline()));
       for (const session::DiagnosisView& view : views) fill(response->add_jobs(), view);
       return {};
+    });
+  }
+
+  grpc::Status Show(grpc::ServerContext* context, const v1::ShowRequest* request,
+                    grpc::ServerWriter<v1::ShowResponse>* writer) override {
+    return serve_long(environment_, context, [&](const job::Caller& caller) -> Status {
+      const v1::JobKey& key = request->key();
+      SPDLD_ASSIGN(const session::StepView view,
+                   environment_.service.show(caller, key.job(), key.pipeline(),
+                                             {.epoch = request->epoch(), .step = request->step()},
+                                             request->shard(),
+                                             progress_into(environment_, context, writer)));
+      v1::ShowResponse response;
+      fill(response.mutable_step(), view);
+      if (!writer->Write(response)) return cut_off();
+      return write_batch(view.batch, writer);
     });
   }
 

@@ -34,6 +34,7 @@ void fill(v1::Plan* message, const engine::PlanFacts& facts);
 // job_messages.cpp, swap_messages.cpp, session_messages.cpp
 void fill(v1::StepAt* message, const job::StepAt& at);
 void fill(v1::Job* message, const job::JobView& view);
+void fill(v1::ShownStep* message, const session::StepView& view);
 void fill(v1::Diagnosis* message, const session::DiagnosisView& view);
 void fill(v1::SwapResult* message, const session::SwapView& view);
 void fill(v1::Session* message, const session::SessionView& view);

@@ -87,6 +87,7 @@ void fill(v1::PreviewHeader* message, const pipeline::PreviewView& view) {
   for (const auto& data : view.data) message->add_tensor_bytes(data.size());
   for (const std::int64_t index : view.indices) message->add_indices(index);
   for (const std::string& uri : view.uris) message->add_uris(utf8(uri));
+  for (const bool valid : view.valid) message->add_valid(valid);
   for (const std::string& name : view.classes) message->add_classes(utf8(name));
   for (std::size_t i = 0; i < view.packed.size(); ++i) {
     v1::PreviewRows& rows = *message->add_packed();

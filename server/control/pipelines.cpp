@@ -1,38 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "base/text/utf8.h"
+#include "control/batch_stream.h"
 #include "control/messages.h"
 #include "control/services.h"
 #include "spdld/v1/control.grpc.pb.h"
 
 namespace spdld::control {
 namespace {
-
-constexpr std::size_t kChunkBytes = 1 << 20;
-
-Status cut_off() { return Status(Code::kCancelled, "the caller is gone"); }
-
-Status write_preview(const pipeline::PreviewView& view,
-                     grpc::ServerWriter<v1::PreviewResponse>* writer) {
-  v1::PreviewResponse response;
-  fill(response.mutable_header(), view);
-  if (!writer->Write(response)) return cut_off();
-  for (std::size_t i = 0; i < view.data.size(); ++i) {
-    const std::vector<std::byte>& data = view.data[i];
-    for (std::size_t begin = 0; begin < data.size(); begin += kChunkBytes) {
-      const std::size_t bytes = std::min(kChunkBytes, data.size() - begin);
-      v1::PreviewChunk* chunk = response.mutable_chunk();
-      chunk->set_tensor(static_cast<std::uint32_t>(i));
-      chunk->set_data(data.data() + begin, bytes);
-      if (!writer->Write(response)) return cut_off();
-    }
-  }
-  return Status();
-}
 
 class Pipelines final : public v1::Pipelines::Service {
  public:
@@ -119,7 +97,7 @@ class Pipelines final : public v1::Pipelines::Service {
       SPDLD_ASSIGN(
           const auto view,
           service().preview(caller, submitted, rows, progress_into(environment_, context, writer)));
-      return write_preview(view, writer);
+      return write_batch(view, writer);
     });
   }
 

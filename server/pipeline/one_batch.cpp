@@ -100,7 +100,7 @@ Result<MadeBatch> make_one_batch(const std::shared_ptr<engine::Run>& run, OneBat
   for (int waited = 0; !batch->wait_a_while() && wanted; ++waited) {
     if (!progress) continue;
     const engine::Executor::Headway headway = executor.headway(stream);
-    std::string what = "rows of a first batch";
+    std::string what = "rows of a batch";
     if (waited >= kPatience && !headway.doing.empty()) what += " (" + headway.doing + ")";
     wanted = progress(headway.moves / 2, what);  // a row moves when it is read and when it is made
   }

@@ -23,19 +23,9 @@ PreviewView::Packed packed_rows(const std::byte* slot, const wire::FieldLayout& 
   return packed;
 }
 
-}  // namespace
-
-Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
-                                 Trials& trials, const BatchProgress& progress) {
+PreviewView view_of(const PipelineVersion& pipeline, const MadeBatch& made, std::uint64_t rows) {
   const engine::Plan& plan = *pipeline.plan;
-  if (plan.tasks.empty())
-    return error(Code::kFailedPrecondition,
-                 "pipeline '" + plan.spec.name +
-                     "' delivers encoded bytes: add a decode stage to see pictures");
-  rows = std::clamp<std::uint64_t>(rows, 1, std::min(pipeline.source->size(), plan.layout.rows()));
-  SPDLD_ASSIGN(const MadeBatch made, trials.make_first(user, pipeline, rows, progress));
   const std::byte* const slot = made.slot.get();
-
   PreviewView view;
   view.tensors = plan.tensors;
   view.classes = pipeline.source->classes();
@@ -53,7 +43,30 @@ Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, st
   std::memcpy(view.indices.data(), slot + index.offset, rows * sizeof(std::int64_t));
   for (const std::int64_t item : view.indices)
     view.uris.push_back(pipeline.source->read_uri(static_cast<std::uint64_t>(item)));
+  const std::byte* const valid = slot + plan.layout.fields()[plan.tensors.size() + 1].offset;
+  for (std::uint64_t row = 0; row < rows; ++row) view.valid.push_back(valid[row] != std::byte{0});
   return view;
+}
+
+}  // namespace
+
+Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
+                                 Trials& trials, const BatchProgress& progress) {
+  const engine::Plan& plan = *pipeline.plan;
+  if (plan.tasks.empty())
+    return error(Code::kFailedPrecondition,
+                 "pipeline '" + plan.spec.name +
+                     "' delivers encoded bytes: add a decode stage to see pictures");
+  rows = std::clamp<std::uint64_t>(rows, 1, std::min(pipeline.source->size(), plan.layout.rows()));
+  SPDLD_ASSIGN(const MadeBatch made, trials.make_first(user, pipeline, rows, progress));
+  return view_of(pipeline, made, rows);
+}
+
+Result<PreviewView> show_step(uid_t user, const PipelineVersion& pipeline, std::uint64_t seed,
+                              job::StepAt at, const source::BatchRows& rows, Trials& trials,
+                              const BatchProgress& progress) {
+  SPDLD_ASSIGN(const MadeBatch made, trials.make_step(user, pipeline, seed, at, rows, progress));
+  return view_of(pipeline, made, rows.rows);
 }
 
 }  // namespace spdld::pipeline

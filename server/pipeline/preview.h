@@ -17,4 +17,9 @@ namespace spdld::pipeline {
 Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
                                  Trials& trials, const BatchProgress& progress);
 
+// Makes one batch of a job of this seed. Blocks likewise.
+Result<PreviewView> show_step(uid_t user, const PipelineVersion& pipeline, std::uint64_t seed,
+                              job::StepAt at, const source::BatchRows& rows, Trials& trials,
+                              const BatchProgress& progress);
+
 }  // namespace spdld::pipeline

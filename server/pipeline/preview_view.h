@@ -10,7 +10,7 @@
 
 namespace spdld::pipeline {
 
-// One batch as the model would see it, for `spdlctl preview`.
+// One batch as the model would see it, for `spdlctl preview` and `show`.
 struct PreviewView {
   // Of a tensor that is not dense: where its rows lie in its data.
   struct Packed {
@@ -22,6 +22,7 @@ struct PreviewView {
   std::vector<std::vector<std::byte>> data;  // rows, per tensor
   std::vector<Packed> packed;                // per tensor
   std::vector<std::int64_t> indices;
+  std::vector<bool> valid;  // false: padding, or in the place of an item that failed
   std::vector<std::string> uris;
   std::vector<std::string> classes;
 };

@@ -44,7 +44,7 @@ Result<MadeBatch> Trials::make(uid_t user, const PipelineVersion& pipeline,
                                const std::shared_ptr<engine::Run>& run, job::StepAt at,
                                const source::BatchRows& rows, const BatchProgress& progress) {
   auto permit = permits_->take(user, [&] {
-    return !progress || progress(0, "rows of a first batch (others of this user are being made)");
+    return !progress || progress(0, "rows of a batch (others of this user are being made)");
   });
   if (!permit) return error(Code::kCancelled, "nobody waits for the batch any more");
   const auto permitted = std::make_shared<Permitted>(Permitted{permits_, *std::move(permit)});
@@ -63,17 +63,23 @@ Result<MadeBatch> Trials::make(uid_t user, const PipelineVersion& pipeline,
       executor_, watched);
 }
 
-Result<MadeBatch> Trials::make_first(uid_t user, const PipelineVersion& pipeline,
-                                     std::uint64_t rows, const BatchProgress& progress) {
-  const engine::Plan& plan = *pipeline.plan;
-  const std::uint64_t items = pipeline.source->size();
-  const std::uint64_t seed = plan.spec.seed;
-  rows = std::clamp<std::uint64_t>(rows, 1, std::min(items, plan.layout.rows()));
+Result<MadeBatch> Trials::make_step(uid_t user, const PipelineVersion& pipeline, std::uint64_t seed,
+                                    job::StepAt at, const source::BatchRows& rows,
+                                    const BatchProgress& progress) {
   SPDLD_ASSIGN(source::Sampler sampler, pipeline.sampler(seed));
   const auto run =
       std::make_shared<engine::Run>(pipeline.plan, pipeline.source, std::move(sampler), seed,
                                     executor_.pool(), engine::RunLimits{}, clock_);
-  return make(user, pipeline, run, {}, {.first = 0, .rows = rows, .valid = rows}, progress);
+  return make(user, pipeline, run, at, rows, progress);
+}
+
+Result<MadeBatch> Trials::make_first(uid_t user, const PipelineVersion& pipeline,
+                                     std::uint64_t rows, const BatchProgress& progress) {
+  const engine::Plan& plan = *pipeline.plan;
+  const std::uint64_t items = pipeline.source->size();
+  rows = std::clamp<std::uint64_t>(rows, 1, std::min(items, plan.layout.rows()));
+  return make_step(user, pipeline, plan.spec.seed, {}, {.first = 0, .rows = rows, .valid = rows},
+                   progress);
 }
 
 Result<std::vector<std::string>> Trials::first_batch(uid_t user, const PipelineVersion& pipeline,

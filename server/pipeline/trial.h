@@ -33,7 +33,11 @@ class Trials {
                          const std::shared_ptr<engine::Run>& run, job::StepAt at,
                          const source::BatchRows& rows, const BatchProgress& progress);
 
-  // The first `rows` of epoch 0, in the order of the pipeline's own seed. As make() otherwise.
+  // With a run of its own, in the order of `seed`. As make() otherwise.
+  Result<MadeBatch> make_step(uid_t user, const PipelineVersion& pipeline, std::uint64_t seed,
+                              job::StepAt at, const source::BatchRows& rows,
+                              const BatchProgress& progress);
+  // The first `rows` of epoch 0, in the order of the pipeline's own seed.
   Result<MadeBatch> make_first(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
                                const BatchProgress& progress);
 

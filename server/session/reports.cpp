@@ -306,6 +306,29 @@ Result<std::vector<DiagnosisFacts>> Reports::diagnosis_facts(
   return all;
 }
 
+Result<JobStep> Reports::step(const job::Caller& caller, const JobName& name, job::StepAt at,
+                              std::uint32_t shard) const {
+  Status absent;
+  {
+    MutexLock lock(table_.mutex());
+    auto found = table_.find_job(caller, name);
+    if (found) return step_of(**found, at, shard);
+    absent = found.error();
+  }
+  if (absent.code() != Code::kNotFound) return tl::unexpected<Status>(absent);
+  const std::vector<store::StoredEnd> all = ended(caller);
+  std::vector<job::JobKey> keys;
+  keys.reserve(all.size());
+  for (const store::StoredEnd& end : all)
+    keys.push_back({.uid = end.view.owner, .job = end.view.job, .pipeline = end.view.pipeline});
+  SPDLD_ASSIGN(const std::optional<job::JobKey> key, table_.meant(caller, name, std::move(keys)));
+  if (!key) return tl::unexpected<Status>(absent);
+  return error(Code::kFailedPrecondition,
+               "job '" + key->job +
+                   "' has ended, and steps are shown of jobs that run: start its ranks again from "
+                   "a saved state or start=\"ledger\", and ask then");
+}
+
 std::vector<job::StageView> Reports::stages(const job::Caller& caller) const {
   MutexLock lock(table_.mutex());
   std::vector<job::StageView> views;

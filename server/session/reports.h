@@ -9,6 +9,7 @@
 
 #include "base/rate_window.h"
 #include "session/diagnosis.h"
+#include "session/job_step.h"
 #include "session/job_table.h"
 
 namespace spdld::session {
@@ -33,6 +34,9 @@ class Reports {
   // Of one job, or of all that the caller may see; `daemon` is left out.
   Result<std::vector<DiagnosisFacts>> diagnosis_facts(const job::Caller& caller,
                                                       const std::optional<JobName>& name) const;
+  // kFailedPrecondition: the job has ended.
+  Result<JobStep> step(const job::Caller& caller, const JobName& name, job::StepAt at,
+                       std::uint32_t shard) const;
   // Of running jobs and, for as long as these are kept, ended ones; oldest first.
   std::vector<FailureView> failures(const job::Caller& caller, const std::string& job) const;
   // How each job ended the last time, the latest first.

@@ -73,6 +73,10 @@ class Service {
   virtual Result<std::vector<DiagnosisView>> diagnose(const job::Caller& caller,
                                                       std::string_view job,
                                                       std::string_view pipeline) = 0;
+  // Makes the batch that a shard of the job was given at a step, or will be, anew.
+  virtual Result<StepView> show(const job::Caller& caller, std::string_view job,
+                                std::string_view pipeline, job::StepAt at, std::uint32_t shard,
+                                const Progress& progress) = 0;
   // How each job that runs no more ended the last time, the latest first.
   virtual std::vector<job::JobView> ended_jobs(const job::Caller& caller) = 0;
   // Opens the next epoch of a job with manual epochs. With `to`, opens all epochs up to and

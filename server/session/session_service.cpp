@@ -524,6 +524,24 @@ Result<std::vector<DiagnosisView>> SessionService::diagnose(const job::Caller& c
   return views;
 }
 
+Result<StepView> SessionService::show(const job::Caller& caller, std::string_view job,
+                                      std::string_view pipeline, job::StepAt at,
+                                      std::uint32_t shard, const Progress& progress) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  SPDLD_ASSIGN(JobStep step, sessions_.reports().step(caller, name, at, shard));
+  const pipeline::Catalogue::Progress listing = listing_progress(progress);
+  // The data is read with the rights of the caller, who gets to see it.
+  SPDLD_ASSIGN(const pipeline::PipelinePtr readable,
+               catalogue_.variant(step.phase->pipeline, {.reader = caller}, listing));
+  auto batch = pipeline::show_step(caller.uid, *readable, step.phase->seed, at, step.rows,
+                                   sessions_.trials(), listing);
+  if (!batch)
+    return tl::unexpected<Status>(batch.error().with_context(place_text(at) + " of job '" +
+                                                             step.view.job + "' cannot be made"));
+  step.view.batch = *std::move(batch);
+  return shown_to(pipelines_, caller, std::move(step.view));
+}
+
 std::vector<job::JobView> SessionService::ended_jobs(const job::Caller& caller) {
   std::vector<job::JobView> views;
   for (store::StoredEnd& end : sessions_.reports().ended(caller)) {

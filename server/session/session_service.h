@@ -68,6 +68,8 @@ class SessionService final : public Service {
   std::vector<job::JobView> jobs(const job::Caller& caller) override;
   Result<std::vector<DiagnosisView>> diagnose(const job::Caller& caller, std::string_view job,
                                               std::string_view pipeline) override;
+  Result<StepView> show(const job::Caller& caller, std::string_view job, std::string_view pipeline,
+                        job::StepAt at, std::uint32_t shard, const Progress& progress) override;
   std::vector<job::JobView> ended_jobs(const job::Caller& caller) override;
   Result<job::JobView> advance_epoch(const job::Caller& caller, std::string_view job,
                                      std::string_view pipeline,

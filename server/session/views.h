@@ -16,10 +16,12 @@
 #include "engine/plan/plan_facts.h"
 #include "job/job_view.h"
 #include "job/request.h"
+#include "job/state.h"
 #include "job/step_at.h"
 #include "op/image.h"
 #include "op/jpeg_images.h"
 #include "op/tensor_spec.h"
+#include "pipeline/preview_view.h"
 #include "stream/shortage.h"
 
 // The requests to the session layer and its answers: plain values, which control/ turns into
@@ -146,6 +148,20 @@ struct JobName {
     std::string job = {};
   };
   std::optional<OfUser> of_user = std::nullopt;
+};
+
+// One shard's batch of a job's step.
+struct StepView {
+  std::string job = {};
+  std::string pipeline = {};
+  std::uint32_t version = 0;
+  job::StepAt at = {};
+  std::uint32_t shard = 0;
+  std::uint32_t num_shards = 1;
+  // None: the run does not come to the step, which is shown as a seek to it would have it.
+  std::optional<job::Turn> turn = std::nullopt;
+  bool sent = false;  // the turn lies behind
+  pipeline::PreviewView batch = {};
 };
 
 // The outcome of deleting a job.

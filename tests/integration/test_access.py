@@ -99,6 +99,22 @@ def test_what_a_cache_keeps_is_served_only_to_those_who_may_read_the_file(place:
     assert f"may not read {secret}" in place.consume(BOB, "kept", "--job", "fill")
 
 
+def test_a_step_is_shown_to_those_who_see_the_job_and_may_read_its_data() -> None:
+    with contextlib.closing(Place({"access": {"admins": [str(BOB)]}})) as place:
+        root = place.dataset("private", owner=ANN, mode=0o700)
+        assert place.apply(ANN, place.pipeline("private", root)) == ""
+        create = ("job", "create", "run", "--pipeline", "private", "--shards", "2")
+        assert place.ctl(ANN, *create).returncode == 0
+        step = ("show", "run", "--step", "0/3", "--shard", "1")
+        for user in (ANN, 0):
+            shown = place.ctl(user, *step, "-o", "json")
+            [row] = json.loads(shown.stdout)["rows"]
+            assert row["uri"] == f"d/{row['item']}"
+        assert "there is no job 'run'" in place.ctl(ANN + 7, *step).stderr
+        as_admin = place.ctl(BOB, *step).stderr
+        assert f"uid {BOB}" in as_admin and f"may not read {root}" in as_admin
+
+
 def test_status_names_no_data_of_another_users_cache(place: Place) -> None:
     root = place.dataset("private", owner=ANN, mode=0o700)
     path = place.pipeline("cached", root, cache={"form": "encoded", "size": "1MiB"})

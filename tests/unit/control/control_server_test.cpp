@@ -183,6 +183,65 @@ TEST_F(ControlServerTest, SendsPreviewsInChunks) {
   EXPECT_EQ(data[1], std::string(8, '\7'));
 }
 
+TEST_F(ControlServerTest, SendsAStepOfAJobWithItsRows) {
+  service_.step_view = {.job = "run",
+                        .pipeline = "p",
+                        .version = 3,
+                        .at = {2, 7},
+                        .shard = 1,
+                        .num_shards = 4,
+                        .turn = 30,
+                        .sent = true,
+                        .batch = {.tensors = {{"label", FieldKind::kDense, DType::kInt64, {}}},
+                                  .data = {std::vector<std::byte>(16)},
+                                  .packed = {{}},
+                                  .indices = {4, 5},
+                                  .valid = {true, false},
+                                  .uris = {"a", "b"},
+                                  .classes = {}}};
+  start();
+  grpc::ClientContext context;
+  v1::ShowRequest request;
+  request.mutable_key()->set_job("run");
+  request.set_epoch(2);
+  request.set_step(7);
+  request.set_shard(1);
+  const auto reader = v1::Jobs::NewStub(channel_)->Show(&context, request);
+  v1::ShowResponse response;
+  ASSERT_TRUE(reader->Read(&response));
+  ASSERT_TRUE(response.has_step());
+  EXPECT_EQ(response.step().ShortDebugString(),
+            R"(job: "run" pipeline: "p" version: 3 at { epoch: 2 step: 7 } shard: 1 )"
+            "num_shards: 4 turn: 30 sent: true");
+  ASSERT_TRUE(reader->Read(&response));
+  ASSERT_TRUE(response.has_header());
+  EXPECT_TRUE(response.header().valid(0));
+  EXPECT_FALSE(response.header().valid(1));
+  ASSERT_TRUE(reader->Read(&response));
+  EXPECT_EQ(response.chunk().data().size(), 16U);
+  EXPECT_FALSE(reader->Read(&response));
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(service_.calls(), (std::vector<std::string>{"show 2/7 shard 1 run "}));
+}
+
+TEST_F(ControlServerTest, EndsTheMakingOfAStepWhenItsCallerIsGone) {
+  Event begun;
+  std::promise<void> ended;
+  service_.work = [&](const Service::Progress& progress) {
+    begun.set();
+    while (progress(0, 0, "rows of a batch")) std::this_thread::yield();
+    ended.set_value();
+    return Status(Code::kCancelled, "nobody waits");
+  };
+  start();
+  grpc::ClientContext context;
+  const auto reader = v1::Jobs::NewStub(channel_)->Show(&context, {});
+  begun.wait();
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  ended.get_future().wait();
+}
+
 TEST_F(ControlServerTest, PassesJobRequestsOn) {
   service_.job_view.job = "run-7";
   start();

@@ -16,8 +16,8 @@ class FakeService final : public session::Service {
  public:
   using Caller = job::Caller;
 
-  // What apply, validate, explain, preview and create_job do before they answer; a failure is their
-  // answer.
+  // What apply, validate, explain, preview, show and create_job do before they answer; a failure is
+  // their answer.
   std::function<Status(const Progress&)> work = [](const Progress&) { return Status(); };
   // Likewise of swap() where it is no dry run, and of rollback().
   std::function<Status(const Progress&)> changing = [](const Progress&) { return Status(); };
@@ -31,6 +31,7 @@ class FakeService final : public session::Service {
   std::vector<session::RevisionView> revision_views;
   session::ExplainView explain_view = {.facts = {}, .text = "the plan"};
   pipeline::PreviewView preview_view;
+  session::StepView step_view;
   session::DaemonView daemon_view;
   session::DrainBegun drain_begun = {.drain = {}, .began = true};
   std::optional<session::DrainView> drain_ended;
@@ -156,6 +157,14 @@ class FakeService final : public session::Service {
                                                        std::string_view pipeline) override {
     note(caller, "diagnose " + std::string(job) + " " + std::string(pipeline));
     return or_answer(diagnoses);
+  }
+  Result<session::StepView> show(const Caller& caller, std::string_view job,
+                                 std::string_view pipeline, job::StepAt at, std::uint32_t shard,
+                                 const Progress& progress) override {
+    note(caller, "show " + std::to_string(at.epoch) + "/" + std::to_string(at.step) + " shard " +
+                     std::to_string(shard) + " " + std::string(job) + " " + std::string(pipeline));
+    SPDLD_TRY(work(progress));
+    return or_answer(step_view);
   }
   std::vector<job::JobView> ended_jobs(const Caller& caller) override {
     note(caller, "ended_jobs");

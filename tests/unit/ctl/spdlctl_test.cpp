@@ -556,6 +556,93 @@ TEST_F(SpdlctlTest, ExplainsAndPreviews) {
   EXPECT_EQ(service_.calls().back(), "preview 1");
 }
 
+TEST_F(SpdlctlTest, ShowsTheRowsOfAStep) {
+  const std::string texts = "a catdog";
+  const auto* const bytes = reinterpret_cast<const std::byte*>(texts.data());
+  const double scales[] = {0.5, -2};
+  const auto* const doubles = reinterpret_cast<const std::byte*>(scales);
+  service_.step_view = {
+      .job = "run",
+      .pipeline = "pets",
+      .version = 3,
+      .at = {2, 7},
+      .shard = 1,
+      .num_shards = 4,
+      .turn = 30,
+      .sent = true,
+      .batch = {.tensors = {{"image", FieldKind::kDense, DType::kUInt8, {8, 8, 3}},
+                            {"label", FieldKind::kDense, DType::kInt64, {}},
+                            {"scale", FieldKind::kDense, DType::kFloat64, {}},
+                            {"size", FieldKind::kDense, DType::kInt16, {2}},
+                            {"caption", FieldKind::kBytes, DType::kUInt8, {}, true}},
+                .data = {std::vector<std::byte>(384),
+                         std::vector<std::byte>(16),
+                         {doubles, doubles + sizeof(scales)},
+                         std::vector<std::byte>(8),
+                         {bytes, bytes + texts.size()}},
+                .packed = {{}, {}, {}, {}, {.begins = {0, 5, 8}, .shapes = {}}},
+                .indices = {77, 5},
+                .valid = {true, false},
+                .uris = {"dog/1.jpg", "cat/5.jpg"},
+                .classes = {"cat", "dog"}}};
+  service_.step_view.batch.data[1][0] = std::byte{1};
+  service_.step_view.batch.data[3][0] = std::byte{9};
+  start();
+  const std::string rows =
+      "ROW  ITEM  VALID  URI        CLASS  label  scale  size  caption\n"
+      "  0    77  yes    dog/1.jpg  dog        1    0.5   9 0  a cat\n"
+      "  1     5  no     cat/5.jpg  cat        0     -2   0 0  dog\n";
+  const std::string step =
+      "epoch 2, step 7 of job 'run' on pipeline 'pets': version 3, shard 1 of 4; ";
+  const Outcome outcome = spdlctl({"show", "run", "--step", "2/7", "--shard", "1"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, step + "sent at turn 30 of the run\n" + rows);
+  EXPECT_EQ(service_.calls().back(), "show 2/7 shard 1 run ");
+  const std::string png = dir_.path() + "/grid.png";
+  EXPECT_EQ(spdlctl({"show", "run", "--step", "2/7", "--pipeline", "pets", "-o", png}).out,
+            png + ": tensor 'image', 2 rows in 2 columns, values as they are\n" + step +
+                "sent at turn 30 of the run\n" + rows);
+  EXPECT_TRUE(std::filesystem::exists(png));
+  EXPECT_EQ(service_.calls().back(), "show 2/7 shard 0 run pets");
+  const auto json =
+      nlohmann::json::parse(spdlctl({"show", "run", "--step", "2/7", "-o", "json"}).out);
+  EXPECT_EQ(json["at"], (nlohmann::json{{"epoch", 2}, {"step", 7}}));
+  EXPECT_EQ(json["turn"], 30);
+  EXPECT_EQ(json["tensors"].size(), 5U);
+  const nlohmann::json values = {
+      {"label", 1}, {"scale", 0.5}, {"size", {9, 0}}, {"caption", "a cat"}};
+  EXPECT_EQ(json["rows"][0]["values"], values);
+  EXPECT_EQ(json["rows"][0]["class"], "dog");
+  EXPECT_EQ(json["rows"][1]["valid"], false);
+  EXPECT_EQ(json["rows"][1]["item"], 5);
+  EXPECT_NE(json["rows"][0]["digest"], json["rows"][1]["digest"]);
+  service_.step_view.sent = false;
+  EXPECT_THAT(spdlctl({"show", "run", "--step", "2/7"}).out,
+              ::testing::StartsWith(step + "to come at turn 30 of the run\n"));
+  service_.step_view.turn.reset();
+  EXPECT_THAT(
+      spdlctl({"show", "run", "--step", "2/7"}).out,
+      ::testing::StartsWith(
+          step + "the run does not come to this step: shown as 'job seek' would have it\n"));
+}
+
+TEST_F(SpdlctlTest, RefusesToShowWhatIsNoStep) {
+  start();
+  for (const std::string place : {"7", "2/", "/7", "2/x", "-1/2", "2/7/1"}) {
+    const Outcome outcome = spdlctl({"show", "run", "--step=" + place});
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(outcome.err,
+              "spdlctl: --step '" + place + "' is not EPOCH/STEP: 2/0 is where epoch 2 begins\n");
+  }
+  EXPECT_EQ(spdlctl({"show", "run", "--step", "2/7", "-o", "p.jpg"}).exit_code, 2);
+  EXPECT_EQ(service_.calls(), std::vector<std::string>());
+  // Beside the rows something is missing that tells which count.
+  service_.step_view.batch.indices = {1};
+  const Outcome broken = spdlctl({"show", "run", "--step", "2/7"});
+  EXPECT_EQ(broken.exit_code, 1);
+  EXPECT_THAT(broken.err, ::testing::HasSubstr("a step that contradicts itself"));
+}
+
 TEST_F(SpdlctlTest, DrawsPreviewsAsPngAlone) {
   start();
   const std::string path = write("p.yaml", "pipeline: p\n");

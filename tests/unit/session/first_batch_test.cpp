@@ -152,12 +152,12 @@ class HungTrialTest : public FirstBatchTest {
 };
 
 TEST_F(HungTrialTest, EndsWhenNobodyWaitsForIt) {
-  EXPECT_EQ(give_up(), "rows of a first batch");
+  EXPECT_EQ(give_up(), "rows of a batch");
   hung_->answer();
 }
 
 TEST_F(HungTrialTest, CountsForItsUserUntilItsStorageAnswers) {
-  const std::string being_made = "rows of a first batch";
+  const std::string being_made = "rows of a batch";
   // Two that come on, and eight in all: those that were given up leave room for others.
   for (int i = 0; i < 8; ++i) EXPECT_EQ(give_up(), being_made);
   hung_->wait_for_readers(4);
