@@ -55,6 +55,7 @@ class HungMount:
         read_s: float = 0,
     ) -> None:
         self._read_s = read_s
+        self._ended = False
         self._late: list[tuple[float, int, bytes]] = []  # reads: when each is answered
         self._interruptible = interruptible
         self._valid_s = valid_s
@@ -75,8 +76,8 @@ class HungMount:
             raise
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
-        if read_s > 0:
-            threading.Thread(target=self._answer_late, daemon=True).start()
+        self._late_thread = threading.Thread(target=self._answer_late, daemon=True)
+        self._late_thread.start()
 
     def hang(self, only: str = "", call: int = READ) -> None:
         """Calls of this kind, from now on; with `only`, those about files of this name, and lookups below
@@ -109,6 +110,10 @@ class HungMount:
         for flags in (MNT_FORCE, MNT_DETACH):
             ctypes.CDLL(None).umount2(os.fsencode(self._at), flags)
         self._thread.join()
+        with self._lock:
+            self._ended = True
+            self._lock.notify()
+        self._late_thread.join()
         os.close(self._device)
 
     def _mount(self) -> None:
@@ -172,9 +177,11 @@ class HungMount:
     def _answer_late(self) -> None:
         while True:
             with self._lock:
-                while not self._late or self._late[0][0] > time.monotonic():
+                while not self._ended and (not self._late or self._late[0][0] > time.monotonic()):
                     left = self._late[0][0] - time.monotonic() if self._late else None
                     self._lock.wait(left)
+                if self._ended:
+                    return
                 _, unique, data = heapq.heappop(self._late)
             self._answer(unique, data)
 

@@ -279,7 +279,13 @@ def check_sums(daemon: Daemon) -> None:
     workers = status["workers"]
     spent = sum(workers[name] for name in workers if name not in ("core_s", "throttled_s"))
     passed = status["uptime_s"] * status["cpu_threads"]
-    print(f" workers {spent / passed:.3f}", end="")
+    if not 0.98 <= spent / passed <= 1.02:
+        raise RuntimeError(f"workers' time is {spent / passed:.3f} of what has passed")
+    for session in daemon.ctl_json("get", "sessions"):
+        shortages = session["shortages"]
+        attached = shortages.pop("attached_s")
+        if sum(shortages.values()) > 1.02 * attached:
+            raise RuntimeError(f"a rank lacked {shortages} of {attached} s")
 
 
 @contextlib.contextmanager
@@ -297,15 +303,20 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("faults", nargs="*", metavar="FAULT")
     arguments = parser.parse_args()
-    chosen = [of for of in FAULTS if not arguments.faults or of.__name__ in arguments.faults]
+    named = {of.__name__: of for of in FAULTS}
+    if unknown := set(arguments.faults) - named.keys():
+        parser.error(f"there is no fault {sorted(unknown)}; there are: {', '.join(named)}")
+    chosen = [named[name] for name in arguments.faults or named]
     outcomes: dict[bool, list[bool]] = {True: [], False: []}
     with data() as directory:
         for _ in range(arguments.rounds):
             for fault in chosen:
                 outcomes[fault is not no_fault].append(run(fault, directory))
-    named, clean = outcomes[True], outcomes[False]
-    print(f"{sum(named)} of {len(named)} named first, {sum(clean)} of {len(clean)} without a fault")
-    return 0 if sum(named) >= LEAST_NAMED * len(named) and all(clean) else 1
+    faulty, clean = outcomes[True], outcomes[False]
+    print(
+        f"{sum(faulty)} of {len(faulty)} named first, {sum(clean)} of {len(clean)} without a fault"
+    )
+    return 0 if sum(faulty) >= LEAST_NAMED * len(faulty) and all(clean) else 1
 
 
 if __name__ == "__main__":
