@@ -509,13 +509,13 @@ void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& 
 bool Executor::leave(Claim& claim, Task& task, RowState state, std::uint64_t answers,
                      std::uint64_t granted_bytes, Aftermath& after) {
   Change change(*this);
-  const OpenBatch& batch = **claim.batch;
+  OpenBatch& batch = **claim.batch;
   queue_.memory().give_back(granted_bytes);
   const bool is_wanted = !batch.given_up && !stopping_;
   switch (state) {
     case RowState::kDone: return true;
     case RowState::kPending:
-      queue_.begin_fetch(task, answers);
+      queue_.begin_fetch(task, batch, answers);
       if (granted_bytes == 0) change.wakes_nobody();
       return is_wanted && queue_.may_fetch(*claim.lane);
     case RowState::kNeedsMemory:

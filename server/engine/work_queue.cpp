@@ -312,11 +312,11 @@ void WorkQueue::make_ready(Task& task) {
   task.lane->ready.push_back(&task);
 }
 
-void WorkQueue::begin_fetch(Task& task, std::uint64_t answers) {
+void WorkQueue::begin_fetch(Task& task, OpenBatch& batch, std::uint64_t answers) {
   ++fetching_;
   ++task.lane->fetching;  // the answer may have come before: the sum is right
   ++task.lane->begun;
-  ++task.batch->fetching;
+  ++batch.fetching;
   if (task.answers != answers) return;
   task.holder = Task::Holder::kSource;
   task.held_since = std::chrono::steady_clock::now();

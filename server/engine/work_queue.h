@@ -72,8 +72,8 @@ class WorkQueue {
   // The task of a row that has ended can hold another row.
   static void free(Task& task) { task.lane->free_tasks.push_back(&task); }
 
-  // A source has the row; the answer may have come before.
-  void begin_fetch(Task& task, std::uint64_t answers);
+  // A source has the row, of this batch; the answer may have come before, and with it another row.
+  void begin_fetch(Task& task, OpenBatch& batch, std::uint64_t answers);
   void end_fetch(Task& task);
   bool may_fetch(const Lane& lane) const;
   // The stream's rows have come to wait for something else: its time up to now is added up.

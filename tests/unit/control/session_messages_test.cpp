@@ -36,7 +36,7 @@ TEST(Fill, TellsARateOfZeroFromOneThatIsNotKnown) {
   EXPECT_FALSE(of(v1::Session(), session).has_rows_per_s());
   EXPECT_FALSE(of(v1::Daemon(), daemon).has_rows_per_s());
   job.rows_per_s = stage.rows_per_s = daemon.rows_per_s = 0;
-  session.lately.emplace();
+  session.lately = session::SessionView::Lately{};
   stage.busy_share = 0.5;
   daemon.batches_per_s = 2;
   EXPECT_TRUE(of(v1::Job(), job).has_rows_per_s());
