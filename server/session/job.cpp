@@ -154,13 +154,19 @@ Job::Standing Job::standing() const {
 }
 
 Job::Standing Job::furthest() const {
+  std::optional<Standing> most = furthest_here();
+  return most ? *std::move(most) : standing();
+}
+
+std::optional<Job::Standing> Job::furthest_here(std::optional<std::uint32_t> shard) const {
   std::optional<Standing> most;
   for (const SessionPtr& session : attached()) {
+    if (shard && session->member.shard != *shard) continue;
     Consumer::View view = session->consumer->view();
     if (most && most->turn >= view.progress.sent) continue;
     most = {.turn = view.progress.sent, .own = std::move(view.own), .at = view.progress.next};
   }
-  return most ? *std::move(most) : standing();
+  return most;
 }
 
 pipeline::PhasePtr Job::phase() const {

@@ -173,6 +173,8 @@ class Job final : public stream::FailureJudge {
   Standing standing() const;
   // The same of the rank that was sent most.
   Standing furthest() const;
+  // That rank of those that are here; with a shard, of those that read it. None: none is here.
+  std::optional<Standing> furthest_here(std::optional<std::uint32_t> shard = std::nullopt) const;
   job::StepAt here() const { return standing().at; }
   // The place up to which all shards have given back their batches. A shard that no rank has read
   // yet stands where the record has the job, or at its start, until it is taken for another node's.

@@ -16,14 +16,7 @@ namespace {
 // The rank of the shard that was sent most, where none is here with the seeks of another one's
 // loop.
 Job::Standing reader_of(const Job& job, std::uint32_t shard) {
-  std::optional<Job::Standing> most;
-  for (const SessionPtr& session : job.attached()) {
-    if (session->member.shard != shard) continue;
-    Consumer::View view = session->consumer->view();
-    if (most && most->turn >= view.progress.sent) continue;
-    most = {.turn = view.progress.sent, .own = std::move(view.own), .at = view.progress.next};
-  }
-  if (most) return *std::move(most);
+  if (auto most = job.furthest_here(shard)) return *std::move(most);
   Job::Standing other = job.furthest();
   std::optional<job::Turn> sent;
   for (const auto& [member, of] : job.membership.entries()) {
