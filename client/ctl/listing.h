@@ -15,6 +15,13 @@ namespace spdld::ctl {
 // that is not set is null, an enum its name without the prefix in lower case, a map (all have text
 // as keys) an object.
 nlohmann::ordered_json to_json(const google::protobuf::Message& message);
+// Several, as a list.
+template <typename Messages>
+void print_json(const Messages& messages, std::ostream& out) {
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& message : messages) list.push_back(to_json(message));
+  out << list.dump(2) << '\n';
+}
 
 Table pipelines_table(const google::protobuf::RepeatedPtrField<v1::Pipeline>& pipelines);
 Table history_table(const google::protobuf::RepeatedPtrField<v1::Revision>& revisions);

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "base/text/ascii.h"
+#include "base/text/shell_word.h"
 #include "ctl/failure.h"
 
 namespace spdld::ctl {
@@ -34,11 +34,6 @@ void parse_point(const std::string& text, v1::SwapRequest& swap) {
   throw Failure(kWrongUsage, fmt::format("--at '{}' is none of next-epoch, now and step:EPOCH/STEP "
                                          "(step:2/0 is where epoch 2 begins)",
                                          text));
-}
-
-bool is_plain(char c) {
-  return is_letter(c) || is_digit(c) ||
-         std::string_view("_-./:=,@%+").find(c) != std::string_view::npos;
 }
 
 }  // namespace
@@ -87,18 +82,7 @@ std::shared_ptr<SwapOptions> add_swap_options(CLI::App& command) {
 
 std::string shell_command(const std::vector<std::string>& words) {
   std::string line;
-  for (const std::string& word : words) {
-    if (!line.empty()) line += ' ';
-    bool plain = !word.empty();
-    for (const char c : word) plain = plain && is_plain(c);
-    if (plain) {
-      line += word;
-      continue;
-    }
-    line += '\'';
-    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    line += '\'';
-  }
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_word(word);
   return line;
 }
 

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <optional>
-#include <string_view>
 #include <utility>
+
+#include "base/text/shell_word.h"
 
 namespace spdld::session {
 namespace {
@@ -32,27 +32,6 @@ constexpr std::uint32_t kMostPrefetch = 64;       // that a loader takes
 constexpr double kMostBrought = 4;                // no more is promised
 constexpr double kLeast = 1e-9;                   // a divisor
 
-// What ranks lack, in groups that have one remedy.
-enum class Lack { kBytes, kWorkers, kMemory, kSlot, kReplica, kJob, kCopy, kEpoch, kChange, kDisk };
-constexpr std::size_t kLacks = 10;
-
-Lack lack_of(Shortage why) {
-  switch (why) {
-    case Shortage::kBytes: return Lack::kBytes;
-    case Shortage::kWorker:
-    case Shortage::kMaking: return Lack::kWorkers;
-    case Shortage::kMemory: return Lack::kMemory;
-    case Shortage::kSlot: return Lack::kSlot;
-    case Shortage::kReplica: return Lack::kReplica;
-    case Shortage::kJob: return Lack::kJob;
-    case Shortage::kCopy: return Lack::kCopy;
-    case Shortage::kEpoch: return Lack::kEpoch;
-    case Shortage::kChange: return Lack::kChange;
-    case Shortage::kDisk: return Lack::kDisk;
-  }
-  return Lack::kWorkers;
-}
-
 double waited(const SessionView& rank) { return rank.lately ? rank.lately->waited_share : 0; }
 
 Evidence share(std::string name, double value) { return {std::move(name), value, "share"}; }
@@ -69,16 +48,9 @@ std::string up_to(double times) {
   return times < 1.05 ? std::string() : fmt::format("up to {:.1f} x the rows a second", times);
 }
 
-// As one word of a shell's command line.
-std::string quoted(const std::string& word) {
-  const auto is_plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("_-./:@%+=").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
+// A task of the stage, as most of them; lately where that is known.
+double task_s(const job::StageView& stage) {
+  return 1e-6 * static_cast<double>(stage.p50_lately_us.value_or(stage.p50_us));
 }
 
 class Rules {
@@ -88,7 +60,7 @@ class Rules {
         daemon_(daemon),
         workers_(daemon.workers_lately.value_or(WorkersView())),
         threads_(std::max(daemon.cpu_threads, 1u)),
-        job_(quoted(facts.job.job) + " --pipeline " + quoted(facts.job.pipeline)) {}
+        job_(shell_word(facts.job.job) + " --pipeline " + shell_word(facts.job.pipeline)) {}
 
   DiagnosisView apply() {
     view_.job = facts_.job.job;
@@ -108,21 +80,23 @@ class Rules {
   }
 
  private:
-  // What the ranks that wait lack, and how much of that it is; the greatest part first.
-  std::vector<std::pair<Lack, double>> lacks() const {
-    std::array<double, kLacks> parts{};
+  // What the ranks that wait lack, and how much of that it is; the greatest part first. Rows that
+  // are being made are want of workers, too.
+  std::vector<std::pair<Shortage, double>> lacks() const {
+    std::array<double, stream::kShortages> parts{};
     double all = 0;
     for (const SessionView& rank : facts_.ranks) {
       if (waited(rank) < *view_.waited_share / 2) continue;
       for (std::size_t why = 0; why < stream::kShortages; ++why) {
+        const bool is_made = static_cast<Shortage>(why) == Shortage::kMaking;
         const double lacked = rank.lately->shortages.lacked_s[why];
-        parts[static_cast<std::size_t>(lack_of(static_cast<Shortage>(why)))] += lacked;
+        parts[is_made ? static_cast<std::size_t>(Shortage::kWorker) : why] += lacked;
         all += lacked;
       }
     }
-    std::vector<std::pair<Lack, double>> lacks;
-    for (std::size_t lack = 0; lack < kLacks; ++lack) {
-      if (parts[lack] > 0.1 * all) lacks.emplace_back(static_cast<Lack>(lack), parts[lack] / all);
+    std::vector<std::pair<Shortage, double>> lacks;
+    for (std::size_t why = 0; why < stream::kShortages; ++why) {
+      if (parts[why] > 0.1 * all) lacks.emplace_back(static_cast<Shortage>(why), parts[why] / all);
     }
     std::sort(lacks.begin(), lacks.end(),
               [](const auto& one, const auto& two) { return one.second > two.second; });
@@ -134,38 +108,39 @@ class Rules {
     view_.findings.push_back(std::move(finding));
   }
 
-  std::optional<Finding> explain(Lack lack) const {
+  std::optional<Finding> explain(Shortage lack) const {
     switch (lack) {
-      case Lack::kBytes: return bytes();
-      case Lack::kWorkers: return workers();
-      case Lack::kMemory:
+      case Shortage::kBytes: return bytes();
+      case Shortage::kWorker:
+      case Shortage::kMaking: return workers();
+      case Shortage::kMemory:
         return Finding{.cause = "decode_memory",
                        .says =
                            "rows wait for room to decode: raise executor.decode_memory, or "
                            "limit the size of what is decoded (max_pixels)"};
-      case Lack::kSlot: return prefetch();
-      case Lack::kReplica: return replica();
-      case Lack::kJob:
+      case Shortage::kSlot: return prefetch();
+      case Shortage::kReplica: return replica();
+      case Shortage::kJob:
         return Finding{.cause = "other_reader",
                        .says =
                            "a slower job that shares the stream has not read what is in its "
                            "slots: raise prefetch in its loader; a job that is held up for "
                            "long gets slots of its own"};
-      case Lack::kCopy:
+      case Shortage::kCopy:
         return Finding{.cause = "gpu_copy",
                        .says =
                            "batches lie ready in main memory and are on the way to the GPU: "
                            "raise prefetch in the loader, or deliver smaller types (uint8 "
                            "instead of float32)"};
-      case Lack::kEpoch:
+      case Shortage::kEpoch:
         return Finding{.cause = "epoch",
                        .says = "the next epoch is not open yet",
                        .command = "spdlctl job advance " + job_};
-      case Lack::kChange:
+      case Shortage::kChange:
         return Finding{.cause = "change",
                        .says = "the job is being changed",
                        .command = "spdlctl get jobs " + job_};
-      case Lack::kDisk:
+      case Shortage::kDisk:
         return Finding{.cause = "state_dir",
                        .says =
                            "where the job is must be on disk first, and the disk of state_dir "
@@ -203,8 +178,7 @@ class Rules {
     const double waiting = facts_.fetch.waiting.value_or(0);
     const double served = facts_.fetch.served.value_or(0);
     const double in_flight = std::max<double>(facts_.fetch.in_flight, served + waiting);
-    const double read_s =
-        1e-6 * static_cast<double>(facts_.fetch.p50_lately_us.value_or(facts_.fetch.p50_us));
+    const double read_s = task_s(facts_.fetch);
     std::vector<Evidence> evidence{count("fetch.in_flight", in_flight),
                                    count("fetch.concurrency", most),
                                    count("fetch.waiting", waiting), seconds("fetch.p50", read_s)};
@@ -234,13 +208,11 @@ class Rules {
                                   "once, as 'concurrency' of fetch allows: write a higher one into "
                                   "the pipeline's text, and apply it: 'spdlctl apply -f FILE --job "
                                   "{}'",
-                                  storage(), time(read_s), most, quoted(view_.job)),
+                                  storage(), time(read_s), most, shell_word(view_.job)),
               .evidence = std::move(evidence),
               .brings = up_to(view_.faster)};
     // Few rows are asked for, as few batches are.
-    Finding ahead = prefetch();
-    ahead.evidence.insert(ahead.evidence.end(), evidence.begin(), evidence.end());
-    return ahead;
+    return prefetch(evidence);
   }
 
   std::optional<Finding> workers() const {
@@ -248,8 +220,7 @@ class Rules {
     const double own = facts_.process.served.value_or(0);
     const double others = facts_.others_served;
     const double waits_for_core = workers_.core_s.value_or(0);
-    const double row_s =
-        1e-6 * static_cast<double>(facts_.process.p50_lately_us.value_or(facts_.process.p50_us));
+    const double row_s = task_s(facts_.process);
     const std::uint32_t cpus = facts_.job.limits.cpus.value_or(0);
     std::vector<Evidence> evidence{count("workers", threads_), count("workers.at_work", making),
                                    count("process.served", own)};
@@ -282,13 +253,9 @@ class Rules {
           fmt::format("stage '{}' may have {} workers, and others are idle: write a higher "
                       "'concurrency' into the pipeline's text, or none, and apply it: "
                       "'spdlctl apply -f FILE --job {}'",
-                      facts_.process.stage, facts_.process.concurrency, quoted(view_.job)),
+                      facts_.process.stage, facts_.process.concurrency, shell_word(view_.job)),
           seconds("workers.stage_bound", workers_.stage_bound_s), {}, with(threads_));
-    if (workers_.slot_s > 0.15 * threads_) {
-      Finding ahead = prefetch();
-      ahead.evidence.insert(ahead.evidence.end(), evidence.begin(), evidence.end());
-      return ahead;
-    }
+    if (workers_.slot_s > 0.15 * threads_) return prefetch(evidence);
     if (others > 0.25 * (own + others))
       return found(
           "other_jobs",
@@ -318,10 +285,13 @@ class Rules {
         seconds("process.p50", row_s));
   }
 
-  Finding prefetch() const {
+  Finding prefetch(const std::vector<Evidence>& more_evidence = {}) const {
     std::uint32_t least = kMostPrefetch;
     for (const SessionView& rank : facts_.ranks) least = std::min(least, rank.credits);
     const std::uint32_t more = std::min(4 * std::max(least, 1u), kMostPrefetch);
+    std::vector<Evidence> evidence{count("prefetch", least),
+                                   seconds("workers.slot", workers_.slot_s)};
+    evidence.insert(evidence.end(), more_evidence.begin(), more_evidence.end());
     return {.cause = "prefetch",
             .says = fmt::format("ranks wait at times, and at others the workers do, as no rank may "
                                 "have more than {} batches ahead{}",
@@ -329,7 +299,7 @@ class Rules {
                                 more > least
                                     ? fmt::format(": raise prefetch in the loader, to {} say", more)
                                     : ", which is the most: take larger batches"),
-            .evidence = {count("prefetch", least), seconds("workers.slot", workers_.slot_s)},
+            .evidence = std::move(evidence),
             .brings = up_to(view_.faster)};
   }
 

@@ -32,7 +32,8 @@ struct DiagnosisView {
   // Of the time of the rank that waits most, in the last seconds; none: no rank is known for long
   // enough.
   std::optional<double> waited_share = std::nullopt;
-  // Training would be so many times as fast, if every batch were there when it is wanted.
+  // Training would be so many times as fast, if every batch were there when it is wanted; 1: ranks
+  // are not kept waiting.
   double faster = 1;
   std::uint32_t ranks = 0;             // that are attached
   std::vector<Finding> findings = {};  // what counts most is first

@@ -20,13 +20,6 @@ namespace spdld::ctl {
 namespace {
 
 template <typename Messages>
-void print_json(const Messages& messages, std::ostream& out) {
-  auto list = nlohmann::ordered_json::array();
-  for (const auto& message : messages) list.push_back(to_json(message));
-  out << list.dump(2) << '\n';
-}
-
-template <typename Messages>
 void print(const Messages& messages, const Output& output, Table (*table)(const Messages&),
            const char* what, const Context& context) {
   if (output.json()) return print_json(messages, context.out);

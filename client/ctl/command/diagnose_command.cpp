@@ -15,8 +15,6 @@
 namespace spdld::ctl {
 namespace {
 
-constexpr double kWaits = 0.03;  // a rank that waits less is not kept waiting
-
 std::string show(const v1::Evidence& evidence) {
   if (evidence.unit() == "share")
     return fmt::format("{} {:.0f} %", evidence.name(), evidence.value() * 100);
@@ -30,7 +28,7 @@ std::string verdict(const v1::Diagnosis& job) {
   if (job.ranks() == 0) return "no rank is attached";
   if (!job.has_waited_share()) return "not known yet: its ranks have only just come";
   const std::string waited = fmt::format("{:.1f} % of their time", job.waited_share() * 100);
-  if (job.waited_share() < kWaits)
+  if (job.faster() <= 1)
     return "ranks do not wait for data (" + waited + "): the trainer sets the pace";
   std::string text =
       fmt::format("ranks wait for data {}; with data ready, training would be {} as fast", waited,
@@ -62,12 +60,7 @@ void add_diagnose_command(CLI::App& app, const Context& context) {
   command->add_option("--pipeline", *key->mutable_pipeline(), "of the job")->type_name("PIPELINE");
   command->callback([&context, key, output = add_output(*command)] {
     const v1::DiagnoseResponse found = context.connect().diagnose(*key);
-    if (output->json()) {
-      nlohmann::ordered_json list = nlohmann::ordered_json::array();
-      for (const v1::Diagnosis& job : found.jobs()) list.push_back(to_json(job));
-      context.out << list.dump(2) << '\n';
-      return;
-    }
+    if (output->json()) return print_json(found.jobs(), context.out);
     for (const v1::Diagnosis& job : found.jobs()) print_diagnosis(job, context.out);
     if (found.jobs().empty()) context.out << "no jobs\n";
   });

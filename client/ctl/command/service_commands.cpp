@@ -147,7 +147,7 @@ void start(const UserManager& manager, const char* how, bool confined, Patience&
                   "ones ('journalctl --user -u spdld -f' follows it)",
                   kServiceName));
   try {
-    manager.run({how, kServiceName}, patience);
+    manager.run({how, kServiceName}, &patience);
   } catch (const OutOfPatience& failure) {
     throw Failure(
         kFailed, fmt::format("{}: {} is ready once it has read its pipelines' files and listed the "
@@ -175,7 +175,7 @@ bool put_into_force(const UserManager& manager, const std::vector<UserUnit>& uni
     for (const UserUnit& unit : units) changed = change.write(unit) || changed;
     manager.run({"daemon-reload"});
     patience.wait_for("systemd to listen");
-    manager.run({"enable", "--now", kSocketNames[0], kSocketNames[1]}, patience);
+    manager.run({"enable", "--now", kSocketNames[0], kSocketNames[1]}, &patience);
     // Whether the system lets a confined one be is known when it has been started. One that runs is
     // of the units before; its ranks wait for the next one.
     if (confined) {

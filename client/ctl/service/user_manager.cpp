@@ -66,12 +66,6 @@ UserManager::UserManager() {
   directory_ = fmt::format("{}/spdld-{}", runtime, ::geteuid());
 }
 
-void UserManager::run(const std::vector<std::string>& words) const { run(words, nullptr); }
-
-void UserManager::run(const std::vector<std::string>& words, Patience& patience) const {
-  run(words, &patience);
-}
-
 void UserManager::run(const std::vector<std::string>& words, Patience* patience) const {
   std::vector<std::string> command = {"systemctl", "--user"};
   command.insert(command.end(), words.begin(), words.end());

@@ -18,17 +18,14 @@ class UserManager {
   // The directory in which launch=True looks for this user's daemon, and its user's units listen.
   const std::string& directory() const { return directory_; }
 
-  // systemctl --user WORDS.
-  void run(const std::vector<std::string>& words) const;
-  // The same; throws OutOfPatience if it lasts too long. What systemd has begun goes on then.
-  void run(const std::vector<std::string>& words, Patience& patience) const;
+  // systemctl --user WORDS. With `patience`, throws OutOfPatience if it lasts too long; what
+  // systemd has begun goes on then.
+  void run(const std::vector<std::string>& words, Patience* patience = nullptr) const;
   // Properties of a unit, by name; of one that is not loaded, too.
   std::map<std::string, std::string> show(const std::string& unit) const;
   bool is_active(const std::string& unit) const { return show(unit)["ActiveState"] == "active"; }
 
  private:
-  void run(const std::vector<std::string>& words, Patience* patience) const;
-
   std::string directory_;
 };
 
