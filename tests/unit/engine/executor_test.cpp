@@ -149,6 +149,26 @@ class Consumer final : public StreamPort {
   Status failed_ SPDLD_GUARDED_BY(mutex_);
 };
 
+// Answers for item 0 before its fetch() has returned, once another item's reader waits, and returns
+// once others have gone on.
+class OvertakingSource final : public FakeSource {
+ public:
+  using FakeSource::FakeSource;
+
+  Result<source::FetchState> fetch(std::uint64_t item, std::span<const source::PartRequest> parts,
+                                   source::FetchedItem& out, source::FetchSink& sink,
+                                   std::uint64_t token) override {
+    auto state = FakeSource::fetch(item, parts, out, sink, token);
+    if (item != 0) return state;
+    wait_for_readers(1);
+    sink.fetched(token, Status());
+    wait_for_others();
+    return source::FetchState::kPending;
+  }
+
+  std::function<void()> wait_for_others;
+};
+
 class ExecutorTest : public ::testing::TestWithParam<unsigned> {
  protected:
   // `threads` workers over `items` items, delivered as encoded bytes.
@@ -158,10 +178,10 @@ class ExecutorTest : public ::testing::TestWithParam<unsigned> {
     plan_ = *plan;
     source_ = std::make_shared<FakeSource>(FakeSource::numbered(items));
   }
-  std::shared_ptr<engine::Run> run() {
+  std::shared_ptr<engine::Run> run(unsigned threads = GetParam()) {
     return std::make_shared<engine::Run>(plan_, source_,
                                          source::Sampler(source_->size(), Shuffle{}, 1), 1,
-                                         RunPool{GetParam()}, RunLimits{}, clock_);
+                                         RunPool{threads}, RunLimits{}, clock_);
   }
 
   SystemClock clock_;
@@ -496,6 +516,25 @@ TEST_P(ExecutorTest, HeadwayOfAnIdleStreamNamesTheRowOfItsRun) {
   EXPECT_EQ(executor.headway(stream).moves, 0U);
   EXPECT_EQ(source_->answer(), 1U);
   first->wait_for_batches(1);
+}
+
+TEST_P(ExecutorTest, CountsARowWhoseAnswerOvertookItsFetchInItsOwnBatch) {
+  start(32);
+  const auto overtaking = std::make_shared<OvertakingSource>(FakeSource::numbered(32));
+  source_ = overtaking;
+  auto consumer = std::make_shared<Consumer>(*plan_, 8, 8);
+  // By then a row of another batch has had the task of item 0's.
+  overtaking->wait_for_others = [&] { consumer->wait_for_batches(7); };
+  overtaking->hold(1);  // keeps batch 0 from its end
+  Executor executor({.threads = GetParam() + 1});
+  const StreamId stream = executor.open_stream(run(GetParam() + 1), consumer);
+  consumer->wait_for_batches(7);
+  const auto bytes_s = [&] { return executor.head_time(stream).of(HeadWait::kBytes); };
+  const auto before = bytes_s();
+  while (bytes_s() == before) std::this_thread::yield();
+  EXPECT_EQ(overtaking->answer(), 1U);
+  EXPECT_EQ(consumer->wait_for_batches(8).at(0)[0], "item-0");
+  executor.close_stream(stream);
 }
 
 TEST_P(ExecutorTest, NamesTheStageThatHasTheRow) {
