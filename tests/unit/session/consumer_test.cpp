@@ -49,7 +49,8 @@ class ConsumerTest : public ::testing::Test {
 
   void TearDown() override {
     if (consumer_ != nullptr) consumer_->end(false);
-    executor_.stop();  // a worker that is done with a batch may still hold its stream
+    executor_.stop();   // a worker that is done with a batch may still hold its stream
+    source_->answer();  // for rows that were asked for last; the executor waits for them
   }
 
   pipeline::PhasePtr make_phase(const std::string& content) { return make_phase(content, source_); }
