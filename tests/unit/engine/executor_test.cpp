@@ -524,11 +524,15 @@ TEST_P(ExecutorTest, CountsARowWhoseAnswerOvertookItsFetchInItsOwnBatch) {
   source_ = overtaking;
   auto consumer = std::make_shared<Consumer>(*plan_, 8, 8);
   // By then a row of another batch has had the task of item 0's.
-  overtaking->wait_for_others = [&] { consumer->wait_for_batches(7); };
+  std::binary_semaphore overtaken(0);
+  overtaking->wait_for_others = [&] {
+    consumer->wait_for_batches(7);
+    overtaken.release();
+  };
   overtaking->hold(1);  // keeps batch 0 from its end
   Executor executor({.threads = GetParam() + 1});
   const StreamId stream = executor.open_stream(run(GetParam() + 1), consumer);
-  consumer->wait_for_batches(7);
+  overtaken.acquire();
   const auto bytes_s = [&] { return executor.head_time(stream).of(HeadWait::kBytes); };
   const auto before = bytes_s();
   while (bytes_s() == before) std::this_thread::yield();
