@@ -33,6 +33,7 @@
 #include "engine/executor.h"
 #include "engine/file_prober.h"
 #include "engine/plan/builtin_ops.h"
+#include "live_config.h"
 #include "media/jpeg_scan/seek_indexes.h"
 #include "observe/metrics.h"
 #include "pipeline/catalogue.h"
@@ -71,15 +72,9 @@ delivery::ArenaKind arena_kind(spec::ArenaConfig::Kind kind) {
   return delivery::ArenaKind::kMemfd;
 }
 
-std::uint64_t budget_bytes(const spec::MemoryBound& budget) {
-  if (!budget.fraction) return budget.bytes;
-  return static_cast<std::uint64_t>(*budget.fraction *
-                                    static_cast<double>(delivery::memory_total()));
-}
-
 std::uint64_t row_memory(const spec::DaemonConfig& config) {
-  if (config.limits.row_memory) return budget_bytes(*config.limits.row_memory);
-  return 2 * budget_bytes(config.executor.decode_memory);
+  if (config.limits.row_memory) return bytes_of(*config.limits.row_memory);
+  return 2 * bytes_of(config.executor.decode_memory);
 }
 
 spec::ConnectionBounds connection_bounds_of(const spec::LimitsConfig& limits) {
@@ -93,11 +88,7 @@ TrustedUsers trusted_users(const spec::AccessConfig& access) {
 }
 
 delivery::UserShare user_share(const spec::DaemonConfig& config) {
-  const spec::MemoryBound& share = config.limits.arena;
-  delivery::UserShare of_user{.bytes = share.bytes, .unbound = config.access.admins};
-  if (share.fraction)
-    of_user.bytes = static_cast<std::uint64_t>(
-        *share.fraction * static_cast<double>(budget_bytes(config.arena.budget)));
+  delivery::UserShare of_user{.bytes = user_share_bytes(config), .unbound = config.access.admins};
   if (trusted_users(config.access).is_admin(geteuid())) of_user.unbound.push_back(geteuid());
   return of_user;
 }
@@ -203,33 +194,34 @@ struct Daemon::Parts {
         executor({.threads = config.executor.cpu_threads
                                  ? static_cast<unsigned>(*config.executor.cpu_threads)
                                  : engine::available_cpus(),
+                  .most_threads = engine::available_cpus(),
                   .cpus = config.executor.cpus.value_or(std::vector<int>()),
                   .nice = config.executor.nice,
-                  .decode_memory_bytes = budget_bytes(config.executor.decode_memory),
+                  .decode_memory_bytes = bytes_of(config.executor.decode_memory),
                   .row_memory_bytes = row_memory(config)}),
         io({.threads = config.executor.io_threads}),
-        caches({.ram_bytes = budget_bytes(config.cache.ram),
+        caches({.ram_bytes = bytes_of(config.cache.ram),
                 .disk_bytes = config.cache.disk_bytes,
                 .dir = config.cache.dir,
-                .has_seek_indexes = budget_bytes(config.decoder.index) > 0,
+                .has_seek_indexes = bytes_of(config.decoder.index) > 0,
                 .io = io}),
-        seek_indexes(std::make_shared<media::SeekIndexes>(budget_bytes(config.decoder.index))),
-        catalogue({.state_dir = config.state_dir,
-                   .trusted = trusted_users(config.access),
-                   .listings_per_user = config.limits.listings,
-                   .pipelines_per_user = static_cast<std::size_t>(config.limits.pipelines),
-                   .build = {.access = access_rules(config),
-                             .max_pixels = config.limits.max_pixels,
-                             .row_memory_bytes = row_memory(config),
-                             .buffers = std::make_shared<BufferMemory>(config.limits.file_bytes),
-                             .windows = std::make_shared<source::ReadWindows>(kReadWindows),
-                             .memory = std::make_shared<ListingMemory>(
-                                 budget_bytes(config.limits.listing_memory),
-                                 trusted_users(config.access)),
-                             .prober = &prober,
-                             .reaper = &reaper}},
-                  engine::builtin_ops(seek_indexes), io, caches),
-        budget(budget_bytes(config.arena.budget), {}, user_share(config)),
+        seek_indexes(std::make_shared<media::SeekIndexes>(bytes_of(config.decoder.index))),
+        catalogue(
+            {.state_dir = config.state_dir,
+             .trusted = trusted_users(config.access),
+             .listings_per_user = config.limits.listings,
+             .pipelines_per_user = static_cast<std::size_t>(config.limits.pipelines),
+             .build = {.access = access_rules(config),
+                       .max_pixels = config.limits.max_pixels,
+                       .row_memory_bytes = row_memory(config),
+                       .buffers = std::make_shared<BufferMemory>(config.limits.file_bytes),
+                       .windows = std::make_shared<source::ReadWindows>(kReadWindows),
+                       .memory = std::make_shared<ListingMemory>(
+                           bytes_of(config.limits.listing_memory), trusted_users(config.access)),
+                       .prober = &prober,
+                       .reaper = &reaper}},
+            engine::builtin_ops(seek_indexes), io, caches),
+        budget(bytes_of(config.arena.budget), {}, user_share(config)),
         arenas(
             budget,
             {.bytes = budget.limit_bytes() / 4, .age = std::chrono::seconds(config.arena.idle_s)},
@@ -248,10 +240,13 @@ struct Daemon::Parts {
                   .address = config.runtime_dir,
                   .launched = options.launched,
                   .files_pending = [this] { return files.pending(); }}),
-        service(sessions, {.version = options.version,
-                           .io_threads = static_cast<std::uint32_t>(config.executor.io_threads),
-                           .jpeg = [indexes = seek_indexes] { return view_of(*indexes); },
-                           .storage = [this] { return storage_views(io); }}),
+        service(
+            sessions,
+            {.version = options.version,
+             .io_threads = [this] { return static_cast<std::uint32_t>(io.most_threads()); },
+             .jpeg = [indexes = seek_indexes] { return view_of(*indexes); },
+             .storage = [this] { return storage_views(io); },
+             .values = live_values(config, {executor, io, caches, *seek_indexes, budget, arenas})}),
         files([this](const std::string& file) { service.reload({file}); },
               [this] { return files_stall(); }, [this] { sessions.pipelines().look_again(); }) {}
 
@@ -320,6 +315,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
   Parts& parts = *daemon->parts_;
   parts.owns_socket_files = !listeners.activated;
   // Consumers that come while datasets are listed wait in the sockets' backlog.
+  parts.service.configure(live_texts(config));
   parts.service.restore();
   parts.files.begin(files);
   parts.await_files();
@@ -355,8 +351,9 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
   return daemon;
 }
 
-void Daemon::reload() {
-  auto files = spec::pipeline_files(parts_->config);
+void Daemon::reload(const spec::DaemonConfig& config) {
+  parts_->service.configure(live_texts(config));
+  auto files = spec::pipeline_files(config);
   if (!files) {
     spdlog::error("{}", files.error().message());
     return;

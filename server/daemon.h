@@ -30,8 +30,9 @@ class Daemon {
                                                const DaemonOptions& options);
   ~Daemon();
 
-  // Begins to apply the pipeline files again.
-  void reload();
+  // The configuration was read again: its live values take effect, and it begins to apply the
+  // pipeline files.
+  void reload(const spec::DaemonConfig& config);
   // About once a second.
   void tick();
   // How long nobody has been attached; 0 while somebody is.

@@ -159,7 +159,11 @@ void serve(spdld::Daemon& daemon, const Flags& flags, int signals) {
           return;
         }
         spdld::delivery::notify_systemd("RELOADING=1");
-        daemon.reload();
+        if (const auto config = spdld::spec::load_daemon_config(flags.config, flags.overrides)) {
+          daemon.reload(*config);
+        } else {
+          spdlog::error("not reloaded: {}", config.error().message());
+        }
         spdld::delivery::notify_systemd("READY=1");
       }
     }

@@ -332,8 +332,8 @@ v1::Job Daemon::skip(const v1::JobKey& key, std::uint64_t steps) {
   return ask(*stubs_->jobs, &v1::Jobs::Stub::Skip, request, timeout_, runtime_dir_);
 }
 
-v1::Job Daemon::limit(const v1::LimitRequest& request) {
-  return ask(*stubs_->jobs, &v1::Jobs::Stub::Limit, request, timeout_, runtime_dir_);
+v1::TuneResponse Daemon::tune(const v1::TuneRequest& request) {
+  return ask(*stubs_->jobs, &v1::Jobs::Stub::Tune, request, timeout_, runtime_dir_);
 }
 
 v1::Job Daemon::resize(const v1::JobKey& key, std::uint32_t num_shards) {

@@ -61,7 +61,7 @@ class Daemon {
   v1::Job advance_epoch(const v1::JobKey& key, std::optional<std::uint64_t> to);
   v1::Job seek(const v1::JobKey& key, std::uint64_t epoch, std::uint64_t step);
   v1::Job skip(const v1::JobKey& key, std::uint64_t steps);
-  v1::Job limit(const v1::LimitRequest& request);
+  v1::TuneResponse tune(const v1::TuneRequest& request);
   v1::Job resize(const v1::JobKey& key, std::uint32_t num_shards);
   v1::DeleteJobResponse delete_job(const v1::JobKey& key);
 

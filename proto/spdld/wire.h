@@ -28,7 +28,7 @@
 namespace spdld::wire {
 
 inline constexpr std::uint32_t kWireMagic = 0x4c445053;  // "SPDL"
-inline constexpr std::uint32_t kProtocol = 2;
+inline constexpr std::uint32_t kProtocol = 3;
 inline constexpr std::uint32_t kMaxFrameBytes = 32768;
 inline constexpr std::uint32_t kMaxBlobBytes = 16u << 20;
 inline constexpr std::uint32_t kMaxYamlBytes = 1u << 20;  // of a pipeline, that a consumer sends
@@ -249,8 +249,9 @@ struct SchemaFrame {
 };
 static_assert(sizeof(SchemaFrame) == 24);
 
-// Batches from here on are made by another version of the pipeline, or another variant of it: what
-// Attached said is said anew. Comes before that version's Schema.
+// Batches from here on are made by another version of the pipeline, or another variant of it, or
+// the consumer may hold more or fewer of them: what Attached said is said anew. Comes before that
+// version's Schema.
 struct VersionFrame {
   FrameHeader header;
   std::uint64_t items;
@@ -258,8 +259,10 @@ struct VersionFrame {
   std::uint64_t batch_size;
   std::uint32_t pipeline_version;
   std::uint32_t text_count;  // kOrderDigest follows as a text
+  std::uint32_t credits;
+  std::uint32_t reserved;
 };
-static_assert(sizeof(VersionFrame) == 40);
+static_assert(sizeof(VersionFrame) == 48);
 
 struct BatchFrame {
   FrameHeader header;
@@ -361,14 +364,18 @@ struct UrisPart {
 };
 static_assert(sizeof(UrisPart) == 8);
 
-// How long the consumer has waited for batches since its loader was opened. Told at most once a
-// second, and only when that has changed.
+// For what the consumer's loop has waited since its loader was opened. Told about once a second,
+// while it asks for batches.
 struct WaitedFrame {
   FrameHeader header;
-  std::uint64_t waited_ms;  // the wait that is going on included
+  std::uint64_t waited_ms;  // for batches, the wait that is going on included
   std::uint64_t waits;      // times that no batch was ready when one was wanted
+  // The thread that asks was ready to run so long, and had no core; kNotKnown: the kernel does not
+  // tell.
+  std::uint64_t core_waited_ms;
 };
-static_assert(sizeof(WaitedFrame) == 24);
+static_assert(sizeof(WaitedFrame) == 32);
+inline constexpr std::uint64_t kNotKnown = ~std::uint64_t{0};
 
 // At which step a job changes to what is applied.
 enum class ApplyAt : std::uint32_t {

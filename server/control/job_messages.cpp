@@ -59,20 +59,12 @@ Result<session::JobRequest> job_request(const v1::CreateJobRequest& message) {
   return request;
 }
 
-Result<session::LimitChange> limit_change(const v1::LimitRequest& message) {
-  session::LimitChange change;
-  if (message.has_weight()) {
-    SPDLD_TRY(check_weight(message.key().job(), message.weight()));
-    change.weight = message.weight();
-  }
-  if (message.has_cpus()) change.cpus = message.cpus();
-  if (message.has_arena_bytes()) change.bytes = message.arena_bytes();
-  if (!change.weight && !change.cpus && !change.bytes) {
-    return error(Code::kInvalidArgument,
-                 fmt::format("job '{}': no limit is to change: set weight, cpus or arena_bytes",
-                             message.key().job()));
-  }
-  return change;
+void fill(v1::LiveValue* message, const session::LiveValue& value) {
+  message->set_key(value.key);
+  message->set_now(value.now);
+  message->set_configured(value.configured);
+  message->set_range(value.range);
+  message->set_means(value.means);
 }
 
 void fill(v1::StepAt* message, const job::StepAt& at) {

@@ -97,12 +97,19 @@ class Jobs final : public v1::Jobs::Service {
     });
   }
 
-  grpc::Status Limit(grpc::ServerContext* context, const v1::LimitRequest* request,
-                     v1::Job* response) override {
-    return answer(context, response, [&](const job::Caller& caller) -> Result<View> {
+  grpc::Status Tune(grpc::ServerContext* context, const v1::TuneRequest* request,
+                    v1::TuneResponse* response) override {
+    return serve(environment_, context, [&](const job::Caller& caller) -> Status {
+      const session::TuneRequest wanted{
+          .set = {request->set().begin(), request->set().end()},
+          .reset = {request->reset().begin(), request->reset().end()}};
       const v1::JobKey& key = request->key();
-      SPDLD_ASSIGN(const auto change, limit_change(*request));
-      return environment_.service.limit_job(caller, key.job(), key.pipeline(), change);
+      SPDLD_ASSIGN(const auto values,
+                   request->has_key()
+                       ? environment_.service.tune_job(caller, key.job(), key.pipeline(), wanted)
+                       : environment_.service.tune_daemon(caller, wanted));
+      for (const session::LiveValue& value : values) fill(response->add_values(), value);
+      return Status();
     });
   }
 

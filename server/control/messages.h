@@ -21,7 +21,6 @@ inline constexpr std::uint32_t kMaxPreviewRows = 1024;
 
 Result<job::ApplyRequest> apply_request(const v1::PipelineText& text, bool dry_run);
 Result<session::JobRequest> job_request(const v1::CreateJobRequest& message);
-Result<session::LimitChange> limit_change(const v1::LimitRequest& message);
 Result<session::SwapRequest> swap_request(const v1::SwapRequest& message);
 
 // pipeline_messages.cpp, plan_messages.cpp
@@ -32,6 +31,7 @@ void fill(v1::PreviewHeader* message, const pipeline::PreviewView& view);
 void fill(v1::Plan* message, const engine::PlanFacts& facts);
 
 // job_messages.cpp, swap_messages.cpp, session_messages.cpp
+void fill(v1::LiveValue* message, const session::LiveValue& value);
 void fill(v1::StepAt* message, const job::StepAt& at);
 void fill(v1::Job* message, const job::JobView& view);
 void fill(v1::ShownStep* message, const session::StepView& view);

@@ -43,6 +43,8 @@ void fill(v1::Session* message, const session::SessionView& view) {
     message->set_rows_per_s(view.lately->rows_per_s);
     message->set_waited_share(view.lately->waited_share);
     if (view.lately->ready_share) message->set_ready_share(*view.lately->ready_share);
+    if (view.lately->core_waited_share)
+      message->set_core_waited_share(*view.lately->core_waited_share);
     fill_in(message->mutable_shortages_lately(), view.lately->shortages);
   }
   fill_in(message->mutable_shortages(), view.shortages);

@@ -332,10 +332,13 @@ Result<Request> parse_request(std::span<const std::byte> bytes) {
     case FrameType::kQuery: return parse_query(bytes);
     case FrameType::kWaited: {
       SPDLD_ASSIGN(const auto frame, fixed_part<wire::WaitedFrame>(bytes, "Waited"));
-      constexpr std::uint64_t kMost = 1u << 31;  // of seconds, say: no run takes so long
-      return accepted(
-          WaitedNotice{.waited = std::chrono::milliseconds(std::min(frame.waited_ms, kMost * 1000)),
-                       .waits = frame.waits});
+      static constexpr std::uint64_t kMost = 1000ull << 31;  // no run takes so long
+      const auto time = [](std::uint64_t ms) {
+        return std::chrono::milliseconds(std::min(ms, kMost));
+      };
+      WaitedNotice notice{.waited = time(frame.waited_ms), .waits = frame.waits};
+      if (frame.core_waited_ms != wire::kNotKnown) notice.core_waited = time(frame.core_waited_ms);
+      return accepted(notice);
     }
     case FrameType::kApply: return parse_apply(bytes);
     case FrameType::kDetach: return accepted(DetachRequest{});
@@ -450,6 +453,7 @@ Frame version_frame(const VersionNotice& notice) {
   frame.steps_per_epoch = notice.steps_per_epoch;
   frame.batch_size = notice.batch_size;
   frame.pipeline_version = notice.pipeline_version;
+  frame.credits = notice.credits;
   frame.text_count = 1;
   return finish(frame, FrameType::kVersion, texts.data(), texts.size());
 }

@@ -108,6 +108,7 @@ struct QueryRequest {
 struct WaitedNotice {
   std::chrono::milliseconds waited{0};
   std::uint64_t waits = 0;
+  std::optional<std::chrono::milliseconds> core_waited = std::nullopt;  // none: not known
 };
 
 // What a consumer wants its own job to go on with.
@@ -164,6 +165,7 @@ struct VersionNotice {
   std::uint64_t steps_per_epoch = 0;
   std::uint64_t batch_size = 0;
   std::uint32_t pipeline_version = 0;
+  std::uint32_t credits = 0;
   std::string order_digest = {};
 };
 

@@ -125,17 +125,25 @@ std::uint64_t memory_total(const MemoryFiles& files) {
 }
 
 ArenaBudget::ArenaBudget(std::uint64_t limit_bytes, MemoryFiles files, UserShare share)
-    : limit_bytes_(limit_bytes), files_(std::move(files)), share_(std::move(share)) {}
+    : limit_bytes_(limit_bytes),
+      share_bytes_(share.bytes),
+      files_(std::move(files)),
+      share_(std::move(share)) {}
+
+void ArenaBudget::set_limit(std::uint64_t limit_bytes, std::uint64_t share_bytes) {
+  limit_bytes_.store(limit_bytes, std::memory_order_relaxed);
+  share_bytes_.store(share_bytes, std::memory_order_relaxed);
+}
 
 std::optional<std::uint64_t> ArenaBudget::share_bytes(uid_t uid) const {
   const bool unbound =
       std::find(share_.unbound.begin(), share_.unbound.end(), uid) != share_.unbound.end();
   if (unbound) return std::nullopt;
-  return std::min(limit_bytes_, share_.bytes);
+  return std::min(limit_bytes(), share_bytes_.load(std::memory_order_relaxed));
 }
 
 std::uint64_t ArenaBudget::limit_bytes(uid_t uid) const {
-  return share_bytes(uid).value_or(limit_bytes_);
+  return share_bytes(uid).value_or(limit_bytes());
 }
 
 std::uint64_t ArenaBudget::used_by(uid_t uid) const {
@@ -145,9 +153,10 @@ std::uint64_t ArenaBudget::used_by(uid_t uid) const {
 
 ArenaBudget::Room ArenaBudget::room(std::uint64_t bytes, uid_t uid) const {
   // Its own share first: others who leave would not help.
+  const std::uint64_t in_all = limit_bytes();
   const std::uint64_t limit = limit_bytes(uid);
-  if (limit < limit_bytes_ && bytes > limit - std::min(limit, used_by(uid))) return Room::kUserFull;
-  return bytes > limit_bytes_ - used_bytes_ ? Room::kFull : Room::kEnough;
+  if (limit < in_all && bytes > limit - std::min(limit, used_by(uid))) return Room::kUserFull;
+  return bytes > in_all - std::min(in_all, used_bytes_) ? Room::kFull : Room::kEnough;
 }
 
 ArenaBudget::Room ArenaBudget::room_for(std::uint64_t bytes, uid_t uid) const {
@@ -168,16 +177,17 @@ Result<ArenaBudget::Reservation> ArenaBudget::reserve(std::uint64_t bytes, uid_t
                     "arena budget is {}), user {} has {} in use; processes that live on after "
                     "their session count, too: end what is not needed, lower batch.size or "
                     "delivery.prefetch, or have limits.arena raised",
-                    what, format_bytes(bytes), format_bytes(limit), format_bytes(limit_bytes_), uid,
-                    format_bytes(used_by(uid))));
+                    what, format_bytes(bytes), format_bytes(limit), format_bytes(limit_bytes()),
+                    uid, format_bytes(used_by(uid))));
   }
   if (found == Room::kFull) {
+    const std::uint64_t limit = limit_bytes();
     return error(
         Code::kResourceExhausted,
         fmt::format("{} needs {}, but the arena budget of {} has {} left ({} in use); raise "
                     "arena.budget, or lower batch.size or delivery.prefetch",
-                    what, format_bytes(bytes), format_bytes(limit_bytes_),
-                    format_bytes(limit_bytes_ - used_bytes_), format_bytes(used_bytes_)));
+                    what, format_bytes(bytes), format_bytes(limit),
+                    format_bytes(limit - std::min(limit, used_bytes_)), format_bytes(used_bytes_)));
   }
   if (bytes > memory.available_bytes) {
     return error(Code::kResourceExhausted,

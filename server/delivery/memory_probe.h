@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -87,6 +88,8 @@ class ArenaBudget {
 
   explicit ArenaBudget(std::uint64_t limit_bytes, MemoryFiles files = {}, UserShare share = {});
 
+  // From now on; what is in use stays, also beyond it. `share_bytes`: what one user may have of it.
+  void set_limit(std::uint64_t limit_bytes, std::uint64_t share_bytes);
   // kResourceExhausted, with the numbers and the way out, when the budget, the user's share, the
   // cgroup or the machine has no room for it. `what` names what it is for.
   Result<Reservation> reserve(std::uint64_t bytes, uid_t uid, const std::string& what);
@@ -97,7 +100,7 @@ class ArenaBudget {
   enum class Room { kEnough, kUserFull, kFull };
   Room room_for(std::uint64_t bytes, uid_t uid) const;
 
-  std::uint64_t limit_bytes() const { return limit_bytes_; }
+  std::uint64_t limit_bytes() const { return limit_bytes_.load(std::memory_order_relaxed); }
   std::uint64_t used_bytes() const;
   // Of arenas that were made for this user's consumers, idle and retired ones, too.
   std::uint64_t used_bytes(uid_t uid) const;
@@ -113,9 +116,11 @@ class ArenaBudget {
   Room room(std::uint64_t bytes, uid_t uid) const SPDLD_REQUIRES(mutex_);
   std::uint64_t used_by(uid_t uid) const SPDLD_REQUIRES(mutex_);
 
-  const std::uint64_t limit_bytes_;
+  // Relaxed, as the next one: each is a bound by itself.
+  std::atomic<std::uint64_t> limit_bytes_;
+  std::atomic<std::uint64_t> share_bytes_;
   const MemoryFiles files_;
-  const UserShare share_;
+  const UserShare share_;  // but for `bytes`
   mutable Mutex mutex_;
   std::uint64_t used_bytes_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::map<uid_t, std::uint64_t> used_by_user_ SPDLD_GUARDED_BY(mutex_);

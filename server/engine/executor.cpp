@@ -79,16 +79,40 @@ class SPDLD_THREAD_ANNOTATION(scoped_lockable) Executor::Change {
 };
 
 Executor::Executor(ExecutorOptions options)
-    : options_(std::move(options)),
+    : options_([&options] {
+        options.most_threads = std::max(options.most_threads, options.threads);
+        return std::move(options);
+      }()),
+      threads_(options_.threads),
       queue_({.workers = options_.threads,
               .decode_memory_bytes = options_.decode_memory_bytes,
               .many_fetches = options_.many_fetches,
               .few_fetches = options_.few_fetches}),
-      clocks_(options_.threads),
-      last_runs_(options_.threads) {
+      clocks_(options_.most_threads),
+      last_runs_(options_.most_threads) {
   SPDLD_CHECK(options_.threads > 0);
-  for (unsigned worker = 0; worker < options_.threads; ++worker)
-    workers_.emplace_back([this, worker] { work(worker); });
+  MutexLock lock(starting_);
+  workers_.resize(options_.most_threads);
+  for (unsigned worker = 0; worker < options_.threads; ++worker) start_worker(worker);
+}
+
+void Executor::start_worker(unsigned worker) {
+  workers_[worker] = std::jthread([this, worker] { work(worker); });
+}
+
+void Executor::set_threads(unsigned threads) {
+  SPDLD_CHECK(threads > 0 && threads <= options_.most_threads);
+  MutexLock starting(starting_);
+  const unsigned before = threads_;
+  {
+    MutexLock lock(mutex_);
+    if (stopping_) return;
+    threads_ = threads;
+    queue_.set_workers(threads);
+    work_may_wait_.notify_all();  // those that are too many look, and end
+  }
+  for (unsigned worker = threads; worker < before; ++worker) workers_[worker].join();
+  for (unsigned worker = before; worker < threads; ++worker) start_worker(worker);
 }
 
 Executor::~Executor() {
@@ -231,11 +255,14 @@ WorkerTime Executor::worker_time() {
 
 std::optional<std::chrono::nanoseconds> Executor::waited_for_cores() {
   std::vector<pid_t> threads;
+  std::chrono::nanoseconds of_ended{0};
   {
     MutexLock lock(mutex_);
     threads = clocks_.threads();
+    of_ended = clocks_.ended_waited();
   }
-  return engine::waited_for_cores(threads);
+  const auto waited = engine::waited_for_cores(threads);
+  return waited ? std::optional(*waited + of_ended) : std::nullopt;
 }
 
 std::uint64_t Executor::most_decode_memory() {
@@ -255,8 +282,11 @@ void Executor::stop() {
     }
     work_may_wait_.notify_all();
   }
-  for (std::jthread& worker : workers_) {
-    if (worker.joinable()) worker.join();
+  {
+    MutexLock starting(starting_);
+    for (std::jthread& worker : workers_) {
+      if (worker.joinable()) worker.join();
+    }
   }
   {
     MutexLock lock(mutex_);
@@ -387,8 +417,8 @@ void Executor::work(unsigned worker) {
     {
       const Change change(*this);
       bool has_picked = false;
-      while (!stopping_ && !(has_picked = queue_.pick(claim))) sleep(worker);
-      if (!has_picked) return;
+      while (!stopping_ && worker < threads_ && !(has_picked = queue_.pick(claim))) sleep(worker);
+      if (!has_picked) return clocks_.end(worker);
     }
     if (claim.batch) {
       process(claim, worker, cpu_time);

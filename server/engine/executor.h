@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -23,6 +24,7 @@ namespace spdld::engine {
 
 struct ExecutorOptions {
   unsigned threads = 1;
+  unsigned most_threads = 0;   // for set_threads(); fewer than `threads`: as many as these
   std::vector<int> cpus = {};  // empty: wherever the process may run
   int nice = 0;
   std::uint64_t decode_memory_bytes = std::uint64_t{1} << 30;  // the ceiling of DecodeMemory
@@ -56,9 +58,13 @@ class Executor final : private source::FetchSink {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  unsigned threads() const { return options_.threads; }
+  unsigned threads() const { return threads_.load(std::memory_order_relaxed); }
+  unsigned most_threads() const { return options_.most_threads; }
+  // So many workers from now on: at least 1, at most most_threads(). One that is too many ends once
+  // it is through with its rows.
+  void set_threads(unsigned threads) SPDLD_EXCLUDES(starting_, mutex_);
   // For runs that it is given.
-  RunPool pool() const { return {options_.threads, options_.row_memory_bytes}; }
+  RunPool pool() const { return {options_.most_threads, options_.row_memory_bytes}; }
 
   // From now on `port` is asked for batches of `run`. Both are kept until the stream is closed and
   // its last batch is given back.
@@ -129,6 +135,7 @@ class Executor final : private source::FetchSink {
 
   void fetched(std::uint64_t token, Status status) override SPDLD_EXCLUDES(mutex_);
 
+  void start_worker(unsigned worker) SPDLD_REQUIRES(starting_);
   void work(unsigned worker) SPDLD_EXCLUDES(mutex_);
   void enter_pool(unsigned worker) const;  // affinity, niceness, name
   // Until there may be something to pick.
@@ -161,6 +168,8 @@ class Executor final : private source::FetchSink {
   static void tell(Aftermath& after);
 
   const ExecutorOptions options_;
+  std::atomic<unsigned> threads_;  // changed under both locks; atomic to be told without any
+  Mutex starting_;                 // taken before mutex_
   Mutex mutex_;
   // Where workers sleep. The rule: while there is something to pick, none sleeps, or a worker that
   // is awake is about to look. A worker sleeps only after it looked and found nothing. Whatever may
@@ -177,7 +186,7 @@ class Executor final : private source::FetchSink {
   WorkerClocks clocks_ SPDLD_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<Run>> last_runs_;  // [worker], which alone touches it
   bool stopping_ SPDLD_GUARDED_BY(mutex_) = false;
-  std::vector<std::jthread> workers_;
+  std::vector<std::jthread> workers_ SPDLD_GUARDED_BY(starting_);  // [worker]; some have ended
 };
 
 }  // namespace spdld::engine

@@ -60,6 +60,8 @@ Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> sourc
       cache_(std::move(cache)),
       weight_(limits.weight),
       max_workers_(limits.workers),
+      job_fetching_(limits.fetching),
+      job_processing_(limits.processing),
       fetch_concurrency_(plan_->fetch.concurrency),
       stage_concurrency_(plan_->process.concurrency),
       clock_(clock),
@@ -74,6 +76,8 @@ Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> sourc
 void Run::set_limits(RunLimits limits) {
   weight_.store(limits.weight, std::memory_order_relaxed);
   max_workers_.store(limits.workers, std::memory_order_relaxed);
+  job_fetching_.store(limits.fetching, std::memory_order_relaxed);
+  job_processing_.store(limits.processing, std::memory_order_relaxed);
 }
 
 void Run::tune(int fetch_concurrency, int process_concurrency) {
@@ -81,15 +85,25 @@ void Run::tune(int fetch_concurrency, int process_concurrency) {
   stage_concurrency_.store(process_concurrency, std::memory_order_relaxed);
 }
 
+int Run::fetch_concurrency() const {
+  const int of_job = job_fetching_.load(std::memory_order_relaxed);
+  return of_job > 0 ? of_job : fetch_concurrency_.load(std::memory_order_relaxed);
+}
+
+int Run::stage_concurrency() const {
+  const int of_job = job_processing_.load(std::memory_order_relaxed);
+  return of_job > 0 ? of_job : stage_concurrency_.load(std::memory_order_relaxed);
+}
+
 int Run::process_concurrency() const {
-  const int stage = stage_concurrency_.load(std::memory_order_relaxed);
+  const int stage = stage_concurrency();
   const int workers = max_workers_.load(std::memory_order_relaxed);
   if (stage == 0 || workers == 0) return std::max(stage, workers);
   return std::min(stage, workers);
 }
 
 bool Run::is_bound_by_job() const {
-  const int stage = stage_concurrency_.load(std::memory_order_relaxed);
+  const int stage = stage_concurrency();
   const int workers = max_workers_.load(std::memory_order_relaxed);
   return workers > 0 && (stage == 0 || workers <= stage);
 }

@@ -30,6 +30,8 @@ namespace spdld::engine {
 struct RunLimits {
   double weight = 1.0;  // share of the CPU pool when runs compete
   int workers = 0;      // that may work for it at once; 0: all
+  int fetching = 0;     // rows at once; 0, here and below: as the plan says
+  int processing = 0;
 };
 
 // What is the same for all runs of one executor.
@@ -52,7 +54,7 @@ class Run {
 
   double weight() const { return weight_.load(std::memory_order_relaxed); }
   // Rows that may be fetched at once.
-  int fetch_concurrency() const { return fetch_concurrency_.load(std::memory_order_relaxed); }
+  int fetch_concurrency() const;
   // Rows that may be processed at once; 0: as many as there are workers.
   int process_concurrency() const;
   // Whether that is because the job may have no more workers.
@@ -106,6 +108,8 @@ class Run {
   void set_limits(RunLimits limits);
   void tune(int fetch_concurrency, int process_concurrency);
 
+  int stage_concurrency() const;
+
   // What one worker runs the plan's tasks with.
   struct Worker {
     std::vector<std::unique_ptr<FieldWorker>> tasks;  // made when first needed
@@ -143,6 +147,9 @@ class Run {
   const std::shared_ptr<SampleCache> cache_;
   std::atomic<double> weight_;
   std::atomic<int> max_workers_;
+  // RunLimits::fetching and processing.
+  std::atomic<int> job_fetching_;
+  std::atomic<int> job_processing_;
   std::atomic<int> fetch_concurrency_;
   std::atomic<int> stage_concurrency_;  // of process; 0: as many as there are workers
   const Clock& clock_;

@@ -39,6 +39,8 @@ class WorkQueue {
   };
   explicit WorkQueue(Bounds bounds) : bounds_(bounds), memory_(bounds.decode_memory_bytes) {}
 
+  void set_workers(unsigned workers) { bounds_.workers = workers; }
+
   // The stream's lane comes with its first stream; erase_idle() takes it away.
   Stream& add(std::shared_ptr<Run> run, std::shared_ptr<StreamPort> port);
   Stream* find(StreamId id, Lane** lane);
@@ -100,7 +102,7 @@ class WorkQueue {
   // short has work.
   bool must_leave_worker(const Lane& lane) const;
 
-  const Bounds bounds_;
+  Bounds bounds_;
   std::list<Lane> lanes_;
   MemoryLine memory_;
   int fetching_ = 0;            // the sum of the lanes'

@@ -17,6 +17,12 @@ void WorkerClocks::begin(unsigned worker) {
                      .asleep = false};
 }
 
+void WorkerClocks::end(unsigned worker) {
+  pass(worker, time_.rows);
+  const pid_t thread = std::exchange(clocks_[worker].thread, 0);
+  ended_waited_ += engine::waited_for_cores({&thread, 1}).value_or(std::chrono::nanoseconds(0));
+}
+
 void WorkerClocks::pass(unsigned worker, std::chrono::nanoseconds& on) {
   const Time now = std::chrono::steady_clock::now();
   on += now - std::exchange(clocks_[worker].since, now);

@@ -41,8 +41,9 @@ class WorkerClocks {
  public:
   explicit WorkerClocks(unsigned workers) : clocks_(workers) {}
 
-  // By the worker's own thread, before all else.
+  // By the worker's own thread, before all else, and after it.
   void begin(unsigned worker);
+  void end(unsigned worker);
   // The time since the worker's last call was spent on that.
   void made_rows(unsigned worker) { pass(worker, time_.rows); }
   void opened_batch(unsigned worker) { pass(worker, time_.batches); }
@@ -55,8 +56,10 @@ class WorkerClocks {
 
   // With the time of what is going on now.
   WorkerTime total() const;
-  // Those that have begun.
+  // Those that have begun and not ended.
   std::vector<pid_t> threads() const;
+  // So long the others waited for a core.
+  std::chrono::nanoseconds ended_waited() const { return ended_waited_; }
 
  private:
   using Time = std::chrono::steady_clock::time_point;
@@ -75,6 +78,7 @@ class WorkerClocks {
   int sleepers_ = 0;
   Time slept_since_;  // all of them
   WorkerTime time_;
+  std::chrono::nanoseconds ended_waited_{0};
 };
 
 // So long threads of this process were ready to run and waited for a core, in all; none: the kernel

@@ -38,11 +38,18 @@ struct ApplyRequest {
 
 enum class EpochMode { kAuto, kManual };
 
-// The resources that one job may take. An absent value: no limit of its own.
+// Whether a job may have this share of the CPU pool.
+constexpr bool is_weight(double weight) { return weight >= 0.001 && weight <= 1000; }
+
+// The resources that one job may take. An absent value: no limit of its own; of the last three:
+// what its pipeline says.
 struct JobLimits {
-  double weight = 1.0;                 // share of the CPU pool when jobs compete
-  std::optional<std::uint32_t> cpus;   // workers at once
-  std::optional<std::uint64_t> bytes;  // of arenas
+  double weight = 1.0;                           // share of the CPU pool when jobs compete
+  std::optional<std::uint32_t> cpus = {};        // workers at once
+  std::optional<std::uint64_t> bytes = {};       // of arenas
+  std::optional<std::uint32_t> fetching = {};    // rows that are fetched at once
+  std::optional<std::uint32_t> processing = {};  // rows that are processed at once
+  std::optional<std::uint32_t> prefetch = {};    // batches that a consumer may hold or have waiting
 
   friend bool operator==(const JobLimits&, const JobLimits&) = default;
 };

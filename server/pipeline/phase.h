@@ -22,6 +22,9 @@ struct Phase {
   // Two phases of the same content make the same bytes at the same place.
   std::string content;
   std::uint64_t seed = 0;
+  // Batches that a consumer may hold or have waiting, whatever it asks for; 0: what it asks for, or
+  // else what the pipeline says.
+  std::uint32_t prefetch = 0;
   PipelinePtr pipeline;
   // Its run makes no rows, as its pipeline was closed when it was made.
   bool closed = false;
@@ -33,6 +36,10 @@ struct Phase {
 
   bool same_content(const Phase& other) const {
     return seed == other.seed && content == other.content;
+  }
+  // The same batches, in as many slots.
+  bool may_share(const Phase& other) const {
+    return same_content(other) && prefetch == other.prefetch;
   }
   bool same_order(const Phase& other) const { return order_text() == other.order_text(); }
   // What identifies the order to a cursor, and lets its error say how many items there were.

@@ -236,9 +236,6 @@ Result<std::shared_ptr<Consumer>> Attacher::connect(const Session& session,
   Job& job = *session.job;
   SPDLD_ASSIGN(const Place place, place_of(job, session.member, request));
   const JobPlanPtr& plan = job.state.plan;
-  const job::State next = plan->schedule.locate(place.turn, place.own);
-  const auto prefetch =
-      static_cast<std::uint32_t>(plan->phase(next.version)->run->plan().spec.delivery.prefetch);
   // Private jobs are not kept; what they brought is.
   const bool kept = !job.is_private || keeper_.is_brought(job.key.pipeline);
   auto consumer = std::make_shared<Consumer>(
@@ -251,8 +248,7 @@ Result<std::shared_ptr<Consumer>> Attacher::connect(const Session& session,
                               .absent = job.absent,
                               .follows = place.follows,
                               .gpu_may_have_room = gpu_may_have_room,
-                              .credits = std::clamp(request.credits.value_or(prefetch),
-                                                    wire::kMinCredits, wire::kMaxCredits),
+                              .credits = request.credits,
                               .uid = session.connection->peer().uid,
                               .job = job.tag,
                               .meter = job.meter,

@@ -37,6 +37,7 @@ Status Consumer::connect(stream::DeviceReserve* reserve) {
   }
   epochs_.go_to(loop_.place());
   leases_.attached(loop_.reads.plan->phase(loop_.next().version));
+  if (!way_.empty()) credits_ = way_.credits();
   return {};
 }
 
@@ -47,7 +48,7 @@ Consumer::Start Consumer::start() {
           .place = loop_.place(),
           .phase = loop_.reads.plan->phase(next.version),
           .steps_per_epoch = loop_.reads.plan->schedule.steps_per_epoch(next),
-          .credits = terms_.credits,
+          .credits = credits_,
           .gpu = way_.reads_on(),
           .gpu_warning = way_.take_warning()};
 }
@@ -101,7 +102,7 @@ void Consumer::pump() {
 void Consumer::note_shortage() {
   using stream::Shortage;
   if (!begun_) return;
-  if (ended_ || leases_.size() >= terms_.credits) return shortage_.end();
+  if (ended_ || leases_.size() >= credits_) return shortage_.end();
   if (const auto reason = epochs_.waits_for(loop_.next().epoch))
     return reason->empty() ? shortage_.end() : shortage_.lacks(Shortage::kEpoch);
   if (way_.holds() || way_.empty() || loop_.turn >= loop_.limit())
@@ -137,7 +138,7 @@ void Consumer::send() {
         return give_up({.status = joined.with_context("the batches that come next")});
       continue;
     }
-    if (way_.empty() || leases_.size() >= terms_.credits) return;
+    if (way_.empty() || leases_.size() >= credits_) return;
     const bool stopped = loop_.turn >= grant_.until();
     if (!stopped && !send_next(at)) return;
     if (grant_.take_asking(loop_.turn, stopped)) job_.host->asks_for_grant();
@@ -153,7 +154,7 @@ bool Consumer::send_next(const job::State& at) {
   const std::shared_ptr<stream::SlotPool>& pool = taken->pool;
   const engine::BatchOrder& order = taken->order;
   leases_.show(*leg.stream, pool, loop_.reads.plan->phase(at.version),
-               loop_.reads.plan->schedule.steps_per_epoch(at));
+               loop_.reads.plan->schedule.steps_per_epoch(at), credits_);
   for (const engine::SampleFailure& sample : taken->replaced) {
     const Status verdict = job_.judge->may_replace(sample);
     if (verdict.ok()) continue;
@@ -210,12 +211,13 @@ void Consumer::give_up(const engine::StreamFailure& failure) {
 
 void Consumer::take_up_leg() {
   if (!begun_ || ended_ || way_.empty()) return;
+  credits_ = way_.credits();
   const job::State at = loop_.next();
   const Leases::Pools read = way_.pools();
   // Slots on a GPU are shown with their first batch where their memory is not there yet.
   if (read.front()->has_memory() && loop_.turn < loop_.limit())
     leases_.show(*way_.front().stream, read.front(), loop_.reads.plan->phase(at.version),
-                 loop_.reads.plan->schedule.steps_per_epoch(at));
+                 loop_.reads.plan->schedule.steps_per_epoch(at), credits_);
   leases_.keep(read);
 }
 
@@ -350,6 +352,7 @@ Status Consumer::abort() {
   epochs_.edits_changed();
   if (ended_) return {};
   SPDLD_TRY(join(from));
+  take_up_leg();
   pump();
   return {};
 }
@@ -410,7 +413,7 @@ void Consumer::reclaim() {
 
 std::string Consumer::waits_for() const {
   MutexLock lock(mutex_);
-  if (ended_ || leases_.size() >= terms_.credits) return {};
+  if (ended_ || leases_.size() >= credits_) return {};
   if (auto reason = epochs_.waits_for(loop_.next().epoch)) return *std::move(reason);
   if (way_.holds()) return "its job is being changed, and that is not on disk yet";
   if (loop_.turn >= loop_.limit()) return "its job changes here, and that is not on disk yet";
@@ -421,7 +424,7 @@ std::string Consumer::waits_for() const {
 
 std::optional<engine::Executor::Headway> Consumer::starved() const {
   MutexLock lock(mutex_);
-  if (ended_ || leases_.size() >= terms_.credits || way_.empty()) return std::nullopt;
+  if (ended_ || leases_.size() >= credits_ || way_.empty()) return std::nullopt;
   const stream::Stream& stream = *way_.front().stream;
   if (stream.readable(holder()).batches > 0) return std::nullopt;
   return stream.headway();
@@ -442,7 +445,7 @@ Consumer::View Consumer::view() const {
             .handed = loop_.handed,
             .version = loop_.reads.plan->phase(next.version)->version(),
             .gpu = way_.reads_on(),
-            .credits = terms_.credits,
+            .credits = credits_,
             .leases = leases_.size(),
             .ready = 0,
             .batches = leases_.batches(),

@@ -211,6 +211,7 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   Leases leases_ SPDLD_GUARDED_BY(mutex_);
   // The last one that came between hold() and go_on().
   std::optional<delivery::SeekRequest> delayed_ SPDLD_GUARDED_BY(mutex_);
+  std::uint32_t credits_ SPDLD_GUARDED_BY(mutex_) = 0;  // of the leg that it reads
   bool begun_ SPDLD_GUARDED_BY(mutex_) = false;
   bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
   bool resized_away_ SPDLD_GUARDED_BY(mutex_) = false;

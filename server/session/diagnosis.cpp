@@ -24,9 +24,16 @@ constexpr double kHungS = 3;
 constexpr double kHungTimes = 4;
 // Storage whose reads take longer is slow: a disk's seek takes as long.
 constexpr double kSlowS = 0.004;
+// The trainer's thread has no core for such a part of its time, while workers take as many cores.
+constexpr double kCrowded = 0.1;
+constexpr double kCrowds = 0.3;
 // A bound is reached where that part of it is in use.
 constexpr double kReached = 0.85;
-constexpr std::uint32_t kDefaultReads = 16;       // fetch.concurrency
+constexpr std::uint32_t kDefaultReads = 16;  // fetch.concurrency
+// So many times as many reads are advised, and no more than this.
+constexpr std::uint32_t kMoreReads = 4;
+constexpr std::uint32_t kMostReads = 1024;
+constexpr std::uint32_t kMostIoThreads = 1024;
 constexpr std::uint32_t kDefaultIoThreads = 256;  // executor.io_threads
 constexpr std::uint32_t kMostPrefetch = 64;       // that a loader takes
 constexpr double kMostBrought = 4;                // no more is promised
@@ -71,7 +78,10 @@ class Rules {
     }
     if (!view_.waited_share) return std::move(view_);
     failing_data();
-    if (*view_.waited_share < kWaits) return std::move(view_);
+    if (*view_.waited_share < kWaits) {
+      crowded_trainer();
+      return std::move(view_);
+    }
     view_.faster = 1 / std::max(1 - *view_.waited_share, 0.01);
     for (const auto& [lack, part] : lacks()) {
       if (auto finding = explain(lack)) add(*std::move(finding), part);
@@ -162,6 +172,26 @@ class Rules {
          .command = "spdlctl get failures " + job_});
   }
 
+  // Workers that make batches ahead have the core that the trainer's own thread needs.
+  void crowded_trainer() {
+    double most = 0;
+    for (const SessionView& rank : facts_.ranks)
+      most = std::max(most, rank.lately ? rank.lately->core_waited_share.value_or(0) : 0);
+    const double making = workers_.rows_s + workers_.batches_s;
+    if (most < kCrowded || making < kCrowds) return;
+    view_.findings.push_back(
+        {.cause = "trainer_core",
+         .says = fmt::format("the thread that trains is ready to run and has no core for {} of its "
+                             "time, and the daemon's workers take {:.1f} cores: have them leave it "
+                             "one",
+                             percent(most), making),
+         .evidence = {share("trainer.wait_for_core", most), count("workers.at_work", making)},
+         .command = threads_ > 1 ? fmt::format("spdlctl tune daemon executor.cpu_threads={:.0f}",
+                                               threads_ - 1)
+                                 : "",
+         .brings = up_to(1 / (1 - std::min(most, 0.9)))});
+  }
+
   // The storage that its reads wait for, if there is no other that any read waits for.
   std::string storage() const {
     const StorageView* only = nullptr;
@@ -196,21 +226,24 @@ class Rules {
       return {
           .cause = slow && !is_low ? "storage_latency" : "io_threads",
           .says = fmt::format("{} takes {} for a read, and of {:.0f} that the job has asked for "
-                              "{:.0f} wait for an I/O thread: raise executor.io_threads, now {}, "
-                              "in the daemon's configuration",
+                              "{:.0f} wait for an I/O thread: have an admin raise "
+                              "executor.io_threads, now {}",
                               storage(), time(read_s), in_flight, waiting, daemon_.io_threads),
           .evidence = std::move(evidence),
+          .command =
+              fmt::format("spdlctl tune daemon executor.io_threads={}",
+                          std::clamp(2 * daemon_.io_threads, kDefaultIoThreads, kMostIoThreads)),
           .brings = up_to(view_.faster)};
     }
     if (in_flight >= kReached * most)
       return {.cause = slow && most >= kDefaultReads ? "storage_latency" : "fetch_concurrency",
               .says = fmt::format("{} takes {} for a read, and no more than {} are under way at "
-                                  "once, as 'concurrency' of fetch allows: write a higher one into "
-                                  "the pipeline's text, and apply it: 'spdlctl apply -f FILE --job "
-                                  "{}'",
-                                  storage(), time(read_s), most, shell_word(view_.job)),
+                                  "once, as 'concurrency' of fetch allows",
+                                  storage(), time(read_s), most),
               .evidence = std::move(evidence),
-              .brings = up_to(view_.faster)};
+              .command = fmt::format("spdlctl tune {} fetch.concurrency={}", job_,
+                                     std::min(kMoreReads * most, kMostReads)),
+              .brings = up_to(std::min<double>(view_.faster, kMoreReads))};
     // Few rows are asked for, as few batches are.
     return prefetch(evidence);
   }
@@ -246,25 +279,25 @@ class Rules {
       return found("job_cpus",
                    fmt::format("the job may have {} workers, and others are idle", cpus),
                    seconds("workers.job_bound", workers_.job_bound_s),
-                   "spdlctl job limit " + job_ + " --cpus 0", with(threads_));
+                   "spdlctl tune " + job_ + " cpus=all", with(threads_));
     if (own >= kReached * facts_.process.concurrency && workers_.stage_bound_s > 0.1 * threads_)
       return found(
           "stage_concurrency",
-          fmt::format("stage '{}' may have {} workers, and others are idle: write a higher "
-                      "'concurrency' into the pipeline's text, or none, and apply it: "
-                      "'spdlctl apply -f FILE --job {}'",
-                      facts_.process.stage, facts_.process.concurrency, shell_word(view_.job)),
-          seconds("workers.stage_bound", workers_.stage_bound_s), {}, with(threads_));
+          fmt::format("stage '{}' may have {} workers, as its 'concurrency' says, and others are "
+                      "idle",
+                      facts_.process.stage, facts_.process.concurrency),
+          seconds("workers.stage_bound", workers_.stage_bound_s),
+          fmt::format("spdlctl tune {} process.concurrency={:.0f}", job_, threads_),
+          with(threads_));
     if (workers_.slot_s > 0.15 * threads_) return prefetch(evidence);
     if (others > 0.25 * (own + others))
-      return found(
-          "other_jobs",
-          fmt::format("of the workers that make rows, other jobs have {}: give this one "
-                      "more weight",
-                      percent(others / (own + others))),
-          share("workers.others", others / (own + others)),
-          fmt::format("spdlctl job limit {} --weight {:.3g}", job_, 4 * facts_.job.limits.weight),
-          with(own + others));
+      return found("other_jobs",
+                   fmt::format("of the workers that make rows, other jobs have {}: give this one "
+                               "more weight",
+                               percent(others / (own + others))),
+                   share("workers.others", others / (own + others)),
+                   fmt::format("spdlctl tune {} weight={:.3g}", job_, 4 * facts_.job.limits.weight),
+                   with(own + others));
     // Idle workers are no want of cores.
     if (making < kReached * threads_) return std::nullopt;
     if (waits_for_core > 0.25 * making)
@@ -292,15 +325,14 @@ class Rules {
     std::vector<Evidence> evidence{count("prefetch", least),
                                    seconds("workers.slot", workers_.slot_s)};
     evidence.insert(evidence.end(), more_evidence.begin(), more_evidence.end());
-    return {.cause = "prefetch",
-            .says = fmt::format("ranks wait at times, and at others the workers do, as no rank may "
-                                "have more than {} batches ahead{}",
-                                least,
-                                more > least
-                                    ? fmt::format(": raise prefetch in the loader, to {} say", more)
-                                    : ", which is the most: take larger batches"),
-            .evidence = std::move(evidence),
-            .brings = up_to(view_.faster)};
+    return {
+        .cause = "prefetch",
+        .says = fmt::format("ranks wait at times, and at others the workers do, as no rank may "
+                            "have more than {} batches ahead{}",
+                            least, more > least ? "" : ", which is the most: take larger batches"),
+        .evidence = std::move(evidence),
+        .command = more > least ? fmt::format("spdlctl tune {} prefetch={}", job_, more) : "",
+        .brings = up_to(view_.faster)};
   }
 
   // Of the shard of the rank that lacks its replicas most.

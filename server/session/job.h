@@ -223,6 +223,7 @@ class Job final : public stream::FailureJudge {
   job::EpochMode epochs = job::EpochMode::kAuto;
   std::uint64_t max_epochs = 0;
   std::map<std::string, std::string> first_vars;  // state.vars when the first consumer attached
+  job::JobLimits first_limits;                    // state.limits when it was created
   std::optional<std::uint64_t> batch_size;
   JobState state;
   // begin_change() sets it and end_change() clears it: no rank attaches meanwhile.

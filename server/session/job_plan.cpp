@@ -71,6 +71,17 @@ JobPlanPtr with_phases(const JobPlan& plan,
   return next;
 }
 
+JobPlanPtr with_prefetch(const JobPlan& plan, std::uint32_t prefetch) {
+  std::map<pipeline::PhasePtr, pipeline::PhasePtr> phases;
+  for (const auto& [version, phase] : plan.phases) {
+    if (phase->prefetch == prefetch) continue;
+    auto other = std::make_shared<pipeline::Phase>(*phase);
+    other->prefetch = prefetch;
+    phases.emplace(phase, std::move(other));
+  }
+  return with_phases(plan, phases);
+}
+
 Result<JobPlanPtr> with_edit(const JobPlan& plan, const job::Edit& edit, job::Turn reached,
                              job::Turn handed) {
   auto next = std::make_shared<JobPlan>(plan);

@@ -96,6 +96,7 @@ store::StoredJob stored_job(const Job& job, const JobState& as, const job::Membe
                           .open_epochs = as.open_epochs,
                           .max_epochs = job.max_epochs,
                           .limits = as.limits,
+                          .first_limits = job.first_limits,
                           .vars = as.vars,
                           .first_vars = job.first_vars,
                           .batch_size = job.batch_size,
@@ -138,7 +139,8 @@ Result<std::shared_ptr<engine::SampleCache>> JobRecords::open_cache(
 
 Result<pipeline::PhasePtr> JobRecords::make_phase(const pipeline::PipelinePtr& pipeline,
                                                   std::uint64_t seed,
-                                                  std::set<std::string> overrides) {
+                                                  std::set<std::string> overrides,
+                                                  std::uint32_t prefetch) {
   const engine::Plan& plan = *pipeline->plan;
   const std::uint64_t items = pipeline->source->size();
   SPDLD_ASSIGN(std::shared_ptr<engine::SampleCache> cache, open_cache(*pipeline));
@@ -149,6 +151,7 @@ Result<pipeline::PhasePtr> JobRecords::make_phase(const pipeline::PipelinePtr& p
   phase->batch = static_cast<std::uint64_t>(plan.spec.batch.size);
   phase->content = pipeline->work_digest;
   phase->seed = seed;
+  phase->prefetch = prefetch;
   phase->pipeline = pipeline;
   phase->closed = pipeline->closed;
   phase->overrides = std::move(overrides);
@@ -235,9 +238,10 @@ pipeline::Asked<JobPlanPtr> JobRecords::rebuild_plan(const store::StoredJob& sto
 
 Result<JobPtr> JobRecords::rebuild(const store::StoredJob& stored, JobPlanPtr plan) {
   const pipeline::PipelineVersion& pipeline = *plan->phases.begin()->second->pipeline;
-  auto job = std::make_shared<Job>(next_tag_.fetch_add(1, std::memory_order_relaxed), stored.key,
-                                   std::move(plan), stored.seed, pipeline.replace_budget(),
-                                   kept_failures(stored.key));
+  auto job =
+      std::make_shared<Job>(next_tag_.fetch_add(1, std::memory_order_relaxed), stored.key,
+                            with_prefetch(*plan, stored.limits.prefetch.value_or(0)), stored.seed,
+                            pipeline.replace_budget(), kept_failures(stored.key));
   job->absent = pipeline.plan->spec.delivery.absent_replica;
   job->declared = stored.declared;
   job->incarnation = stored.incarnation;
@@ -246,6 +250,7 @@ Result<JobPtr> JobRecords::rebuild(const store::StoredJob& stored, JobPlanPtr pl
   job->state.open_epochs = stored.open_epochs;
   job->max_epochs = stored.max_epochs;
   job->state.limits = stored.limits;
+  job->first_limits = stored.first_limits;
   job->state.vars = stored.vars;
   job->first_vars = stored.first_vars;
   job->batch_size = stored.batch_size;

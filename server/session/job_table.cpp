@@ -231,8 +231,11 @@ void JobTable::drop_if_unused(const JobPtr& job) {
 
 void JobTable::limits_changed(const Job& job) {
   job.meter->set_limit(job.state.limits.bytes.value_or(0));
-  streams_.set_limits(job.tag, {.weight = job.state.limits.weight,
-                                .workers = static_cast<int>(job.state.limits.cpus.value_or(0))});
+  streams_.set_limits(job.tag,
+                      {.weight = job.state.limits.weight,
+                       .workers = static_cast<int>(job.state.limits.cpus.value_or(0)),
+                       .fetching = static_cast<int>(job.state.limits.fetching.value_or(0)),
+                       .processing = static_cast<int>(job.state.limits.processing.value_or(0))});
 }
 
 void JobTable::attach_again_waiting(Job& job) {

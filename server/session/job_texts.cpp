@@ -18,8 +18,8 @@ std::string member_text(const Job& job, job::Member member) {
 std::string waits_text(const Job& job, std::uint32_t shard) {
   return "job '" + job.key.job + "': shard " + std::to_string(shard) +
          " comes into the job where it was resized, and no rank of the shards that were there "
-         "before "
-         "has come to that step; start the others, too: from their saved states, or all afresh";
+         "before has come to that step; start the others, too: from their saved states, or all "
+         "afresh";
 }
 
 std::string away_text(const Job& job, job::Member member) {

@@ -8,7 +8,8 @@
 namespace spdld::session {
 
 void Leases::show(const stream::Stream& stream, const std::shared_ptr<stream::SlotPool>& pool,
-                  const pipeline::PhasePtr& phase, std::uint64_t steps_per_epoch) {
+                  const pipeline::PhasePtr& phase, std::uint64_t steps_per_epoch,
+                  std::uint32_t credits) {
   const bool on_gpu = pool->gpu() != nullptr;
   const auto same = [&](const Shown& known) { return known.pool == pool; };
   if (std::none_of(shown_.begin(), shown_.end(), same)) {
@@ -19,12 +20,13 @@ void Leases::show(const stream::Stream& stream, const std::shared_ptr<stream::Sl
   const bool elsewhere = on_gpu != std::exchange(on_gpu_, on_gpu);
   if (phase_ == phase && schema_id_ > 0 && !elsewhere) return;
   const pipeline::PhasePtr before = std::exchange(phase_, phase);
-  const bool other = !before->same_content(*phase) || before->version() != phase->version();
+  const bool other = !before->may_share(*phase) || before->version() != phase->version();
   if (other)
     connection_.send_version({.items = phase->items,
                               .steps_per_epoch = steps_per_epoch,
                               .batch_size = phase->batch,
                               .pipeline_version = phase->version(),
+                              .credits = credits,
                               .order_digest = phase->order_text()});
   if (!other && schema_id_ > 0 && !elsewhere) return;
   const std::span<const wire::FieldLayout> fields =

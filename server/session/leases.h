@@ -34,7 +34,7 @@ class Leases {
   // `phase` names them: a stream of another job may have been made for another version of the same
   // content.
   void show(const stream::Stream& stream, const std::shared_ptr<stream::SlotPool>& pool,
-            const pipeline::PhasePtr& phase, std::uint64_t steps_per_epoch);
+            const pipeline::PhasePtr& phase, std::uint64_t steps_per_epoch, std::uint32_t credits);
   std::uint32_t schema_id() const { return schema_id_; }
   // The process reads in these arenas from now on; it lets go of all others.
   void keep(const Pools& pools);

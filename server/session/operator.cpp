@@ -19,8 +19,7 @@ namespace spdld::session {
 namespace {
 
 Status check_weight(double weight) {
-  constexpr double kMaxWeight = 1000;
-  if (weight >= 1 / kMaxWeight && weight <= kMaxWeight) return {};
+  if (job::is_weight(weight)) return {};
   return Status(Code::kInvalidArgument,
                 fmt::format("a weight of {:g} is not between 0.001 and 1000", weight));
 }
@@ -70,7 +69,7 @@ Result<job::JobView> Operator::create_job(const job::Caller& caller, const JobRe
                                    request.num_shards, false, std::move(failures)));
     job->declared = true;
     job->replicas = request.replicas;
-    job->state.limits = request.limits;
+    job->state.limits = job->first_limits = request.limits;
     job->state.vars = request.vars;
     job->first_vars = request.vars;
     job->batch_size = request.batch_size;
@@ -133,22 +132,31 @@ Result<job::JobView> Operator::advance_epoch(const job::Caller& caller, const Jo
   return view_of(*job);
 }
 
-Result<job::JobView> Operator::limit_job(const job::Caller& caller, const JobName& name,
-                                         const LimitChange& wanted) {
-  if (wanted.weight) SPDLD_TRY(check_weight(*wanted.weight));
-  const auto plan = [&](Change& change) -> Status {
+Result<std::vector<LiveValue>> Operator::tune_job(const job::Caller& caller, const JobName& name,
+                                                  const TuneRequest& request) {
+  const auto plan = [&](Change& change) SPDLD_REQUIRES(table_.mutex()) -> Status {
+    Job& job = *change.job;
     job::JobLimits& limits = change.next.limits;
-    if (wanted.weight) limits.weight = *wanted.weight;
-    if (wanted.cpus) limits.cpus = wanted.cpus;
-    if (limits.cpus == 0U) limits.cpus.reset();
-    if (wanted.bytes) limits.bytes = wanted.bytes;
-    if (limits.bytes == std::uint64_t{0}) limits.bytes.reset();
+    const auto before = limits.prefetch;
+    SPDLD_TRY(tune(limits, job.first_limits, request).with_context("job '" + job.key.job + "'"));
+    if (limits.prefetch == before) return {};
+    // The batches from there on are made in other slots.
+    change.next.plan = with_prefetch(*change.next.plan, limits.prefetch.value_or(0));
+    change.from = hold(job);
     return {};
   };
-  SPDLD_ASSIGN(const JobPtr job, changes_.change_job(caller, name, plan));
+  JobPtr job;
+  if (request.changes_nothing()) {
+    MutexLock lock(table_.mutex());
+    SPDLD_ASSIGN(job, table_.find_job(caller, name));
+  } else {
+    SPDLD_ASSIGN(job, changes_.change_job(caller, name, plan));
+    log::info(about(job->key, caller.uid), "job '{}' tuned by uid {}: {}", job->key.job, caller.uid,
+              text_of(request));
+  }
   MutexLock lock(table_.mutex());
   if (table_.runs(job)) table_.limits_changed(*job);
-  return view_of(*job);
+  return live_values(job->state.limits, job->first_limits, job->phase()->run->plan());
 }
 
 Status Operator::check_together(const Change& change, const std::string& what) {

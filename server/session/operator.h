@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "session/changes.h"
 #include "session/drain.h"
 #include "session/job_records.h"
 #include "session/keeper.h"
+#include "session/live_values.h"
 
 namespace spdld::session {
 
@@ -33,8 +35,9 @@ class Operator {
                                   std::uint32_t num_shards);
   Result<job::JobView> skip_steps(const job::Caller& caller, const JobName& name,
                                   std::uint64_t steps);
-  Result<job::JobView> limit_job(const job::Caller& caller, const JobName& name,
-                                 const LimitChange& change);
+  // Changes live values of a job; returns all of them.
+  Result<std::vector<LiveValue>> tune_job(const job::Caller& caller, const JobName& name,
+                                          const TuneRequest& request);
   Result<DeletedJob> delete_job(const job::Caller& caller, const JobName& name);
   Status evict(const job::Caller& caller, std::uint64_t session, const std::string& reason);
 

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "pipeline/preview_view.h"
 #include "session/diagnosis.h"
+#include "session/live_values.h"
 #include "session/views.h"
 
 namespace spdld::session {
@@ -92,9 +93,13 @@ class Service {
   // say.
   virtual Result<job::JobView> skip(const job::Caller& caller, std::string_view job,
                                     std::string_view pipeline, std::uint64_t steps) = 0;
-  // Changes the limits of the job from now on.
-  virtual Result<job::JobView> limit_job(const job::Caller& caller, std::string_view job,
-                                         std::string_view pipeline, const LimitChange& change) = 0;
+  // Changes live values of the job, and returns all of them.
+  virtual Result<std::vector<LiveValue>> tune_job(const job::Caller& caller, std::string_view job,
+                                                  std::string_view pipeline,
+                                                  const TuneRequest& request) = 0;
+  // The same of the daemon: for admins.
+  virtual Result<std::vector<LiveValue>> tune_daemon(const job::Caller& caller,
+                                                     const TuneRequest& request) = 0;
   // Re-shards: from the next step that no shard has begun, the rest of the epoch is dealt out anew.
   virtual Result<job::JobView> resize_job(const job::Caller& caller, std::string_view job,
                                           std::string_view pipeline, std::uint32_t num_shards) = 0;

@@ -27,6 +27,8 @@ void SessionRates::add(std::chrono::nanoseconds now, const Consumer& consumer) {
   counts[kBatches] = view.batches;
   counts[kWaits] = view.waiting.waits;
   counts[kWaitedNs] = ns(view.waiting.waited);
+  knows_core_waited_ = view.waiting.core_waited.has_value();
+  counts[kCoreWaitedNs] = ns(view.waiting.core_waited.value_or(std::chrono::milliseconds(0)));
   counts[kAttachedNs] = ns(lacked.attached);
   for (std::size_t why = 0; why < stream::kShortages; ++why)
     counts[kLackedNs + why] = ns(lacked.time[why]);
@@ -41,6 +43,7 @@ std::optional<SessionView::Lately> SessionRates::lately() const {
                              .batches_per_s = of[kBatches],
                              .waited_share = std::min(of[kWaitedNs] * 1e-9, 1.0)};
   if (of[kBatches] > 0) lately.ready_share = 1 - std::min(of[kWaits] / of[kBatches], 1.0);
+  if (knows_core_waited_) lately.core_waited_share = std::min(of[kCoreWaitedNs] * 1e-9, 1.0);
   lately.shortages.attached_s = of[kAttachedNs] * 1e-9;
   for (std::size_t why = 0; why < stream::kShortages; ++why)
     lately.shortages.lacked_s[why] = of[kLackedNs + why] * 1e-9;

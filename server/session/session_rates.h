@@ -21,10 +21,11 @@ class SessionRates {
   std::optional<SessionView::Lately> lately() const;
 
  private:
-  enum Counter { kRows, kBatches, kWaits, kWaitedNs, kAttachedNs, kLackedNs };
+  enum Counter { kRows, kBatches, kWaits, kWaitedNs, kCoreWaitedNs, kAttachedNs, kLackedNs };
   static constexpr std::size_t kCounters = kLackedNs + stream::kShortages;
 
   RateWindow<kCounters> counts_;
+  bool knows_core_waited_ = false;
 };
 
 }  // namespace spdld::session

@@ -129,7 +129,13 @@ SessionService::SessionService(Sessions& sessions, Facts facts)
       catalogue_(sessions.deps().catalogue),
       pipelines_(sessions.deps().pipelines),
       facts_(std::move(facts)),
+      daemon_values_(facts_.values, sessions.deps().store),
       started_(sessions.deps().clock.now()) {}
+
+void SessionService::configure(std::map<std::string, std::string> values) {
+  for (const std::string& line : daemon_values_.configure(std::move(values)))
+    spdlog::info("{}", line);
+}
 
 void SessionService::warn(std::string warning) {
   spdlog::error("{}", warning);
@@ -186,6 +192,7 @@ void SessionService::restore() {
           sessions_.records().restore([this](std::string warning) { warn(std::move(warning)); });
       !jobs.ok())
     warn("the jobs that were declared before are not restored: " + jobs.message());
+  for (std::string& warning : daemon_values_.restore()) warn(std::move(warning));
   if (Status drain = sessions_.drain().restore(); !drain.ok())
     warn("whether the daemon is drained is not known, so that it takes new jobs: " +
          drain.message());
@@ -309,7 +316,7 @@ Result<ExplainView> SessionService::explain(const job::Caller& caller,
       .num_shards = 1,
       .credits = credits,
       .cpu_threads = deps.executor.threads(),
-      .io_threads = static_cast<int>(facts_.io_threads),
+      .io_threads = static_cast<int>(facts_.io_threads()),
       .arena_bytes = delivery::arena_bytes(sessions_.new_pipelines().arena_shape(*built->plan)),
       .arena_used = bound ? deps.budget.used_bytes(caller.uid) : deps.budget.used_bytes(),
       .arena_budget = deps.budget.limit_bytes(caller.uid),
@@ -578,11 +585,17 @@ Result<job::JobView> SessionService::skip(const job::Caller& caller, std::string
   return shown_to(pipelines_, caller, sessions_.operate().skip_steps(caller, name, steps));
 }
 
-Result<job::JobView> SessionService::limit_job(const job::Caller& caller, std::string_view job,
-                                               std::string_view pipeline,
-                                               const LimitChange& change) {
+Result<std::vector<LiveValue>> SessionService::tune_job(const job::Caller& caller,
+                                                        std::string_view job,
+                                                        std::string_view pipeline,
+                                                        const TuneRequest& request) {
   SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
-  return shown_to(pipelines_, caller, sessions_.operate().limit_job(caller, name, change));
+  return sessions_.operate().tune_job(caller, name, request);
+}
+
+Result<std::vector<LiveValue>> SessionService::tune_daemon(const job::Caller& caller,
+                                                           const TuneRequest& request) {
+  return daemon_values_.tune(caller, pipelines_.trusted(), request);
 }
 
 Result<DeletedJob> SessionService::delete_job(const job::Caller& caller, std::string_view job,
@@ -655,7 +668,7 @@ DaemonView SessionService::daemon(const job::Caller& caller) {
                   .pid = getpid(),
                   .uptime_s = std::chrono::duration<double>(deps.clock.now() - started_).count(),
                   .cpu_threads = deps.executor.threads(),
-                  .io_threads = facts_.io_threads,
+                  .io_threads = facts_.io_threads(),
                   .arena_used = deps.budget.used_bytes(),
                   .arena_idle = deps.arenas.idle_bytes(),
                   .arena_budget = deps.budget.limit_bytes(),

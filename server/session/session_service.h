@@ -4,12 +4,14 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "delivery/data_server.h"
+#include "session/daemon_values.h"
 #include "session/service.h"
 #include "session/sessions.h"
 #include "session/views.h"
@@ -22,9 +24,10 @@ class SessionService final : public Service {
  public:
   struct Facts {
     std::string version;
-    std::uint32_t io_threads = 0;
+    std::function<std::uint32_t()> io_threads = [] { return 0u; };
     std::function<JpegView()> jpeg = {};  // as it is now, and the next one
     std::function<std::vector<StorageView>()> storage = {};
+    std::vector<DaemonValue> values = {};  // that may be changed while it runs
   };
 
   SessionService(Sessions& sessions, Facts facts);
@@ -32,6 +35,8 @@ class SessionService final : public Service {
   // Takes over pipelines and declared jobs of an earlier daemon, each as if its owner had applied
   // it. One that fails is logged and named in daemon().warnings.
   void restore();
+  // What the configuration says of the values that may be changed; again where it was read again.
+  void configure(std::map<std::string, std::string> values);
   // Applies files, or applies them again, in the same way.
   void reload(const std::vector<std::string>& files);
   // The server with the counters for daemon() and users() from now on; null: none. The server
@@ -79,8 +84,11 @@ class SessionService final : public Service {
                             std::uint64_t step) override;
   Result<job::JobView> skip(const job::Caller& caller, std::string_view job,
                             std::string_view pipeline, std::uint64_t steps) override;
-  Result<job::JobView> limit_job(const job::Caller& caller, std::string_view job,
-                                 std::string_view pipeline, const LimitChange& change) override;
+  Result<std::vector<LiveValue>> tune_job(const job::Caller& caller, std::string_view job,
+                                          std::string_view pipeline,
+                                          const TuneRequest& request) override;
+  Result<std::vector<LiveValue>> tune_daemon(const job::Caller& caller,
+                                             const TuneRequest& request) override;
   Result<job::JobView> resize_job(const job::Caller& caller, std::string_view job,
                                   std::string_view pipeline, std::uint32_t num_shards) override;
   Result<DeletedJob> delete_job(const job::Caller& caller, std::string_view job,
@@ -122,6 +130,7 @@ class SessionService final : public Service {
   pipeline::PipelineTable& pipelines_;
   const Facts facts_;
   std::atomic<const delivery::DataServer*> data_ = nullptr;
+  DaemonValues daemon_values_;
   const std::chrono::nanoseconds started_;
   Mutex mutex_;
   std::vector<std::string> warnings_ SPDLD_GUARDED_BY(mutex_);

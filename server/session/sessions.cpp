@@ -172,7 +172,7 @@ void Sessions::heartbeat() {
       connection.send_standstill(
           job + (waiting.stands_at.empty()
                      ? "nothing of its next batch has begun, all threads work for other jobs; "
-                       "'spdlctl get stages' shows them, and 'spdlctl job limit --weight' shifts "
+                       "'spdlctl get stages' shows them, and 'spdlctl tune JOB weight=W' shifts "
                        "shares"
                      : waiting.stands_at));
     }

@@ -117,7 +117,7 @@ pipeline::Asked<Readings> ShardClaims::readings_for(const job::JobKey& key,
   std::map<const engine::Run*, std::shared_ptr<engine::Run>> runs;
   for (const auto& [phase, pipeline] : pipelines) {
     SPDLD_ASSIGN(const pipeline::PhasePtr fresh,
-                 records_.make_phase(pipeline, seed, phase->overrides));
+                 records_.make_phase(pipeline, seed, phase->overrides, phase->prefetch));
     auto same = std::make_shared<pipeline::Phase>(*fresh);
     same->content = phase->content;
     same->run = runs.try_emplace(phase->run.get(), fresh->run).first->second;
@@ -181,7 +181,11 @@ Result<JobPtr> ShardClaims::join_job(const job::JobKey& key,
     job->state.vars = job->first_vars = request.vars;
     job->batch_size = request.batch_size;
     job->replicas = request.replicas;
-    if (before != nullptr) job->state.limits = before->state.limits;
+    if (before != nullptr) {
+      job->state.limits = before->state.limits;
+      job->first_limits = before->first_limits;
+      job->state.plan = with_prefetch(*job->state.plan, job->state.limits.prefetch.value_or(0));
+    }
   } else if (before->declared || !newer) {
     SPDLD_TRY(check_facts(*before, replica, request));
   }

@@ -87,6 +87,7 @@ Result<PlannedSwap> SwapPlanner::plan(const JobPtr& job, const pipeline::Pipelin
   bool comes_before = false;  // it would: that need only not come
   std::uint32_t num_shards = 1;
   job::StepAt here;
+  std::uint32_t prefetch = 0;
   {
     MutexLock lock(table_.mutex());
     batch_size = job->batch_size;
@@ -96,6 +97,7 @@ Result<PlannedSwap> SwapPlanner::plan(const JobPtr& job, const pipeline::Pipelin
     comes_before = change.lies_ahead;
     num_shards = job->num_shards();
     here = job->here();
+    prefetch = job->state.limits.prefetch.value_or(0);
   }
   // The data is read with the rights of the job's consumers, which will get it, not of the caller.
   auto variant = variant_for(pipeline, vars, batch_size, last->reader(), progress, files);
@@ -137,7 +139,7 @@ Result<PlannedSwap> SwapPlanner::plan(const JobPtr& job, const pipeline::Pipelin
       return swap;
     }
   }
-  SPDLD_ASSIGN(swap.phase, records_.make_phase(*variant, job->seed, vars.overrides));
+  SPDLD_ASSIGN(swap.phase, records_.make_phase(*variant, job->seed, vars.overrides, prefetch));
   const std::uint64_t steps = job::steps_per_epoch(stream::facts_of(*swap.phase), num_shards);
   if (steps == 0)
     return error(Code::kFailedPrecondition,

@@ -170,13 +170,6 @@ struct DeletedJob {
   bool had_ended = false;     // only what was kept of it was there
 };
 
-// The limits of a job to change; a limit without a value stays.
-struct LimitChange {
-  std::optional<double> weight;
-  std::optional<std::uint32_t> cpus;   // 0: no limit
-  std::optional<std::uint64_t> bytes;  // 0: no limit
-};
-
 struct JobRequest {
   std::string job;
   std::string pipeline;
@@ -208,6 +201,9 @@ struct SessionView {
     // Of the batches that its loop was given, so many were there when it wanted them; none: it was
     // given none.
     std::optional<double> ready_share = std::nullopt;
+    // Of its time, the thread that asks for batches was ready to run and had no core; none: not
+    // known. As its client says.
+    std::optional<double> core_waited_share = std::nullopt;
     ShortagesView shortages = {};
   };
 

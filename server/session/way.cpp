@@ -47,8 +47,15 @@ void Way::open_epochs(std::uint64_t count) {
   for (const Leg& leg : legs_) leg.stream->open_epochs(holder_, count);
 }
 
+std::uint32_t Way::credits_for(const pipeline::Phase& phase) const {
+  const auto of_pipeline = static_cast<std::uint32_t>(phase.run->plan().spec.delivery.prefetch);
+  return std::clamp(phase.prefetch > 0 ? phase.prefetch : terms_.credits.value_or(of_pipeline),
+                    wire::kMinCredits, wire::kMaxCredits);
+}
+
 stream::StreamWish Way::wish(stream::Span span, job::Turn from, job::Turn until) const {
   const bool on_gpu = delivers_to_gpus(*span.phase());
+  const std::uint32_t credits = credits_for(*span.phase());
   return {.span = std::move(span),
           .until = until == job::kNoTurn ? stream::kNoIndex : until - from,
           .turn = from,
@@ -58,7 +65,7 @@ stream::StreamWish Way::wish(stream::Span span, job::Turn from, job::Turn until)
           .presence = terms_.presence,
           .job = terms_.job,
           .uid = terms_.uid,
-          .credits = terms_.credits,
+          .credits = credits,
           .open_epochs = open_epochs_,
           .gpu = on_gpu ? gpu_ : nullptr,
           .meter = terms_.meter};

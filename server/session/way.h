@@ -23,7 +23,7 @@ struct WayTerms {
   stream::AbsentReplica absent = stream::AbsentReplica::kWait;
   bool follows = false;  // begins where the other replicas are, if they are beyond its turn
   bool gpu_may_have_room = false;  // soon: as it connects, a full one is no reason to do without
-  std::uint32_t credits = 0;
+  std::optional<std::uint32_t> credits = std::nullopt;  // that it asks for
   uid_t uid = 0;
   stream::JobTag job = 0;
   std::shared_ptr<stream::ByteMeter> meter;
@@ -66,6 +66,8 @@ class Way {
   }
   // The leg on which it reads the stream; null: it does not.
   const Leg* find(const stream::Stream& stream) const;
+  // Batches that it may hold or have waiting on the first leg.
+  std::uint32_t credits() const { return credits_for(*front().stream->phase()); }
   // Those of its legs, in their order.
   std::vector<std::shared_ptr<stream::SlotPool>> pools() const;
   std::uint32_t ready() const;  // finished batches from the first leg on
@@ -129,6 +131,7 @@ class Way {
   void leave(const Route& route) const;
   Result<std::vector<stream::Leg>> connect(const ReaderPtr& reader, stream::StreamWish& wish,
                                            bool may_wait);
+  std::uint32_t credits_for(const pipeline::Phase& phase) const;
   stream::StreamWish wish(stream::Span span, job::Turn from, job::Turn until) const;
 
   const WayTerms& terms_;

@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Each change of a table, or of a text in one, raises the version.
-constexpr int kSchemaVersion = 5;
+constexpr int kSchemaVersion = 6;
 constexpr int kApplicationId = 0x5350444c;  // "SPDL"
 
 constexpr const char* kSchema = R"sql(
@@ -56,6 +56,7 @@ constexpr const char* kSchema = R"sql(
   CREATE TABLE failures (
     uid INTEGER NOT NULL, job TEXT NOT NULL, pipeline TEXT NOT NULL, number INTEGER NOT NULL,
     state TEXT NOT NULL, PRIMARY KEY (uid, job, pipeline, number));
+  CREATE TABLE tuned (key TEXT PRIMARY KEY, value TEXT NOT NULL);
   CREATE TABLE drain (since_unix_ms INTEGER NOT NULL, uid INTEGER NOT NULL);
 )sql";
 

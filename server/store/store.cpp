@@ -221,6 +221,27 @@ Result<std::optional<StoredDrain>> Store::drain() {
   return db_->first<StoredDrain>(read, "SELECT since_unix_ms, uid FROM drain");
 }
 
+Status Store::put_tuned(const std::map<std::string, std::string>& values) {
+  MutexLock lock(mutex_);
+  return db_->transact([&](Database& db) -> Status {
+    SPDLD_TRY(db.run("DELETE FROM tuned"));
+    for (const auto& [key, value] : values)
+      SPDLD_TRY(db.run("INSERT INTO tuned VALUES (?, ?)", key, value));
+    return {};
+  });
+}
+
+Result<std::map<std::string, std::string>> Store::tuned() {
+  MutexLock lock(mutex_);
+  std::map<std::string, std::string> values;
+  const auto read = [&](const Statement& row) -> Status {
+    values.emplace(row.text(0), row.text(1));
+    return {};
+  };
+  SPDLD_TRY(db_->each(read, "SELECT key, value FROM tuned"));
+  return values;
+}
+
 Status Store::put_jobs(const std::vector<StoredJob>& jobs,
                        const std::vector<StoredPosition>& positions) {
   MutexLock lock(mutex_);

@@ -74,6 +74,7 @@ struct StoredJob {
   std::uint64_t open_epochs = 0;
   std::uint64_t max_epochs = 0;
   job::JobLimits limits;
+  job::JobLimits first_limits;  // as it was created
   std::map<std::string, std::string> vars;
   std::map<std::string, std::string> first_vars;
   std::optional<std::uint64_t> batch_size;
@@ -186,6 +187,10 @@ class Store {
   // None: new jobs are taken.
   Status put_drain(const std::optional<StoredDrain>& drain);
   Result<std::optional<StoredDrain>> drain();
+
+  // The live values of the daemon that an admin has changed, by key.
+  Status put_tuned(const std::map<std::string, std::string>& values);
+  Result<std::map<std::string, std::string>> tuned();
 
   // The listings that records refer to (ApplyRequest::dataset).
   Result<std::set<std::string>> datasets();

@@ -52,7 +52,8 @@ void describe(auto& f, Of<StoredPhase> auto& phase) {
 
 void describe(auto& f, Of<job::JobLimits> auto& limits) {
   f("weight", limits.weight);
-  f.optional("cpus", limits.cpus, "bytes", limits.bytes);
+  f.optional("cpus", limits.cpus, "bytes", limits.bytes, "prefetch", limits.prefetch);
+  f.optional("fetching", limits.fetching, "processing", limits.processing);
 }
 
 void describe(auto& f, Of<job::VersionFacts> auto& facts) {
@@ -122,7 +123,7 @@ void describe(F& f, Of<StoredJob> auto& job) {
   f("manual", manual);
   if constexpr (F::kReads) job.epochs = manual ? job::EpochMode::kManual : job::EpochMode::kAuto;
   f("open_epochs", job.open_epochs, "max_epochs", job.max_epochs, "limits", job.limits);
-  f("vars", job.vars, "first_vars", job.first_vars);
+  f("first_limits", job.first_limits, "vars", job.vars, "first_vars", job.first_vars);
   f.optional("batch_size", job.batch_size);
   f("start", job.start, "phases", job.phases, "schedule", job.schedule, "members", job.members);
   f("reserved", job.reserved, "reached", job.reached, "done", job.done);

@@ -24,7 +24,7 @@ Status ByteMeter::reserve(std::uint64_t bytes) {
     return Status(Code::kResourceExhausted,
                   "an arena of " + delivery::format_bytes(bytes) + " does not fit: the job has " +
                       delivery::format_bytes(used_) + " of the " + delivery::format_bytes(limit_) +
-                      " that it may take; raise its limit with 'spdlctl job limit --memory', or "
+                      " that it may take; raise its limit with 'spdlctl tune JOB memory=SIZE', or "
                       "lower batch.size or prefetch");
   used_ += bytes;
   return {};

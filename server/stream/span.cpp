@@ -54,7 +54,7 @@ std::optional<Index> Span::index_of(const Span& other) const {
   const job::VersionFacts& has = versions_.at(kOnly);
   const job::VersionFacts& wants = other.versions_.at(kOnly);
   if (shard_ != other.shard_ || from_.shards != other.from_.shards || has.items != wants.items ||
-      has.tail != wants.tail || has.batch != wants.batch || !phase_->same_content(*other.phase_))
+      has.tail != wants.tail || has.batch != wants.batch || !phase_->may_share(*other.phase_))
     return std::nullopt;
   return index_of(other.from_.at(), other.from_.position);
 }

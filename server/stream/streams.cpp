@@ -227,6 +227,8 @@ void Streams::weigh() {
       sum.weight += limits.weight;
       sum.workers += limits.workers;
       capped = capped && limits.workers > 0;
+      sum.fetching = std::max(sum.fetching, limits.fetching);
+      sum.processing = std::max(sum.processing, limits.processing);
     }
     if (!capped) sum.workers = 0;
     if (!jobs.empty()) executor_.set_limits(*run, sum);

@@ -63,7 +63,8 @@ class Streams {
   // when the arena does not fit; then nothing was joined.
   Result<std::vector<Leg>> connect(const std::shared_ptr<StreamReader>& reader,
                                    const StreamWish& wish) SPDLD_EXCLUDES(mutex_);
-  // A job's limits in the worker pool; a run that serves several jobs has the sum.
+  // A job's limits in the worker pool. A run that serves several jobs has the sum, and the highest
+  // bounds of rows at once that one of them gives.
   void set_limits(JobTag job, engine::RunLimits limits) SPDLD_EXCLUDES(mutex_);
   void forget(JobTag job) SPDLD_EXCLUDES(mutex_);
   // No stream waits any more for a replica that does not read it now.

@@ -192,7 +192,7 @@ def test_a_state_dir_of_another_build_is_refused_by_name_and_left_alone(
         daemon.start()
     assert (
         f"state_dir {daemon.state_dir} cannot be used: {database} was written by an spdld from "
-        "before schema 1, and this spdld reads schema 5 alone; move the directory away, or name "
+        "before schema 1, and this spdld reads schema 6 alone; move the directory away, or name "
         "another with --set state_dir=DIR"
     ) in str(refused.value)
     assert "ended with 1" in str(refused.value)
@@ -230,7 +230,7 @@ def test_ranks_read_and_leave_while_the_record_cannot_be_written(
     for rank in (reading, leaving):
         rank.next()
     limit = [daemon._programs / "spdlctl", "--address", daemon.address]
-    limit += ["job", "limit", "run", "--weight", "2"]
+    limit += ["tune", "run", "weight=2"]
     # Each write waits 5 s for another program's lock, and then fails.
     with contextlib.closing(sqlite3.connect(daemon.state_dir / "spdld.sqlite")) as other:
         other.execute("BEGIN EXCLUSIVE")

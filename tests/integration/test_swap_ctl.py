@@ -169,8 +169,8 @@ def test_a_job_changes_nowhere_if_one_daemon_is_beyond_the_step(
 def test_limits_are_changed_and_lifted(daemon: Any) -> None:
     made = create(daemon, "--weight", "0.5", "--cpus", "1")
     assert made["limits"] == {"weight": 0.5, "cpus": 1, "arena_bytes": None}
-    changed = daemon.ctl_json("job", "limit", "run", "--cpus", "0", "--memory", "64MiB")
-    assert changed["limits"] == {"weight": 0.5, "cpus": None, "arena_bytes": 64 << 20}
+    daemon.ctl("tune", "run", "cpus=all", "memory=64MiB")
+    assert daemon.ctl_json("get", "jobs", "run")["limits"] == {"weight": 0.5, "cpus": None, "arena_bytes": 64 << 20}
     assert len(read_job(daemon)) == STEPS
 
 

@@ -104,7 +104,7 @@ def test_root_administers_nothing(place: Place) -> None:
     for command in (
         ["delete", "job", "on-own"],
         ["delete", "job", f"{BOB}/on-own"],
-        ["job", "limit", "on-shared", "--weight", "2"],
+        ["tune", "on-shared", "weight=2"],
         ["job", "seek", "on-own", "--epoch", "1"],
         ["get", "jobs", "on-own"],
     ):

@@ -72,6 +72,7 @@ void Announced::change_version(std::span<const std::byte> frame) {
   facts.steps_per_epoch = version->steps_per_epoch;
   facts.batch_size = version->batch_size;
   facts.pipeline_version = version->pipeline_version;
+  facts.credits = version->credits;
   facts_ = std::move(facts);
   ++facts_number_;
 }

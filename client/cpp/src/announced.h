@@ -23,6 +23,7 @@ struct Facts {
   std::uint64_t steps_per_epoch = 0;
   std::uint64_t batch_size = 0;
   std::uint32_t pipeline_version = 0;
+  std::uint32_t credits = 0;  // batches that the process may hold; 0: not known
   std::string order_digest = {};
 };
 

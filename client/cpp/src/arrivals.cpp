@@ -26,7 +26,7 @@ std::optional<Arrival> Arrivals::next(Link& link, Waiting* waiting) {
     if (end_ != nullptr) std::rethrow_exception(std::exchange(end_, nullptr));
     return std::nullopt;
   }
-  begin_copies(link.attached().frame.credits);
+  begin_copies(link.facts().credits);
   std::optional<Arrival> arrival = std::move(queue_.front());
   queue_.pop_front();
   return arrival;

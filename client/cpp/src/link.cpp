@@ -238,6 +238,7 @@ void Link::read_attached(std::span<const std::byte> frame) {
   facts.steps_per_epoch = attached->steps_per_epoch;
   facts.batch_size = attached->batch_size;
   facts.pipeline_version = attached->pipeline_version;
+  facts.credits = attached->credits;
   const auto take = [&](wire::TextKey key, std::string text) {
     switch (key) {
       case wire::TextKey::kOrderDigest: facts.order_digest = std::move(text); break;
@@ -362,11 +363,13 @@ std::string Link::uris(std::span<const std::int64_t> items, const std::string& o
   return blob(wire::BlobKind::kUris, ask(wire::QueryKind::kUris, more, waiting), waiting);
 }
 
-void Link::tell_waited(std::chrono::milliseconds waited, std::uint64_t waits) {
+void Link::tell_waited(std::chrono::milliseconds waited, std::uint64_t waits,
+                       std::uint64_t core_waited_ms) {
   wire::WaitedFrame frame{};
   frame.header = {FrameType::kWaited, sizeof frame};
   frame.waited_ms = static_cast<std::uint64_t>(waited.count());
   frame.waits = waits;
+  frame.core_waited_ms = core_waited_ms;
   bool full = false;
   (void)channel_->send(&frame, sizeof frame, full);  // the next one says it, or the link is lost
 }

@@ -2,12 +2,16 @@
 #include "process_facts.h"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <utility>
 
 #include "posix/unique_fd.h"
+#include "spdld/wire.h"
 
 namespace spdld::client {
 namespace {
@@ -28,6 +32,20 @@ std::string command_line() {
   std::replace_if(
       line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   return line;
+}
+
+std::uint64_t CoreWaits::ms() {
+  const UniqueFd file(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC));
+  std::array<char, 64> text{};  // "time on a core, time without, slices"
+  if (file.get() < 0 || ::read(file.get(), text.data(), text.size() - 1) <= 0)
+    return wire::kNotKnown;
+  char* rest = nullptr;
+  (void)std::strtoull(text.data(), &rest, 10);
+  const std::uint64_t without_ns = std::strtoull(rest, &rest, 10);
+  const auto thread = static_cast<pid_t>(::syscall(SYS_gettid));
+  if (std::exchange(thread_, thread) == thread) ns_ += without_ns - std::min(without_ns, its_ns_);
+  its_ns_ = without_ns;
+  return ns_ / 1'000'000;
 }
 
 std::string host_name() {

@@ -204,7 +204,7 @@ std::optional<Batch> Stream::try_next(Waiting* waiting, bool& ready, bool* asks)
 // be for ever. The end of an epoch needs no credit, though, and may be on its way.
 void Stream::check_credits(Waiting& waiting) {
   const Channel& channel = *link_->channel();
-  const std::uint32_t credits = attached_->frame.credits;
+  const std::uint32_t credits = link_->facts().credits;
   if (credits == 0 || channel.held() < credits) return;
   if (arrivals_.await_slot()) return;
   if (arrivals_.awaits_streams()) {
@@ -235,7 +235,7 @@ void Stream::tell_waited(milliseconds waiting) {
   if (!link_ || now - told_waited_ < kTellWaited) return;
   told_waited_ = now;
   link_->tell_waited(std::chrono::duration_cast<milliseconds>(stats_.waited) + waiting,
-                     stats_.waits);
+                     stats_.waits, core_waits_.ms());
 }
 
 std::optional<Batch> Stream::next(bool* asks) {
@@ -245,7 +245,10 @@ std::optional<Batch> Stream::next(bool* asks) {
     try {
       bool ready = false;
       auto batch = try_next(nullptr, ready, asks);
-      if (ready) return batch;
+      if (ready) {
+        tell_waited(milliseconds(0));
+        return batch;
+      }
     } catch (const LinkLost& lost) {
       lose_link(lost.why);
     } catch (const Error& failed) {
@@ -431,7 +434,7 @@ Applied Stream::apply(const ApplyWish& wish) {
 LoaderStats Stream::stats() const {
   LoaderStats stats = stats_;
   stats.held = link_ ? link_->channel()->held() : 0;
-  stats.credits = attached_ ? attached_->frame.credits : 0;
+  stats.credits = attached_ ? attached_->facts.credits : 0;
   stats.delivery = by_ipc_ ? "cuda ipc" : device_ ? "pinned" : "host";
   if (device_) {
     stats.staged = device_->copies->staged();

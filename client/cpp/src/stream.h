@@ -95,6 +95,7 @@ class Stream {
   bool by_ipc_ = false;              // how batches come to the device: as the last one did
   LoaderStats stats_;
   SteadyTime told_waited_{};  // when the daemon was told last
+  CoreWaits core_waits_;      // of the threads that call next()
 };
 
 }  // namespace spdld::client

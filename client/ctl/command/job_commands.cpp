@@ -169,22 +169,6 @@ void add_job_commands(CLI::App& app, const Context& context) {
                 context);
   });
 
-  CLI::App* limit = job->add_subcommand("limit", "changes what a job may take");
-  const auto limits = std::make_shared<Limits>();
-  add_limits(*limit, *limits);
-  limit->callback([&context, limits, key = add_job_key(*limit), output = add_output(*limit)] {
-    if (!limits->weight && !limits->cpus && !limits->memory) {
-      throw Failure(kWrongUsage,
-                    "job limit needs to know which: --weight W, --cpus N or --memory BYTES");
-    }
-    v1::LimitRequest request;
-    *request.mutable_key() = *key;
-    if (limits->weight) request.set_weight(*limits->weight);
-    if (limits->cpus) request.set_cpus(*limits->cpus);
-    if (limits->memory) request.set_arena_bytes(*limits->memory);
-    show_job(context.connect().limit(request), *output, context);
-  });
-
   CLI::App* resize = job->add_subcommand("resize", "deals the rest of the epoch out anew");
   const auto shards = std::make_shared<std::uint32_t>(0);
   resize->add_option("--shards", *shards, "how many there are from now on")

@@ -37,7 +37,7 @@ FRAMES = {
     "ArenaOpenFrame": struct.Struct("<2I 2I Q 16s"),
     "ArenaRetireFrame": struct.Struct("<2I 2I"),
     "SchemaFrame": struct.Struct("<2I 4I"),
-    "VersionFrame": struct.Struct("<2I 3Q 2I"),
+    "VersionFrame": struct.Struct("<2I 3Q 4I"),
     "BatchFrame": struct.Struct("<2I Q 2I 6Q 4I"),
     "DeviceArenaFrame": struct.Struct("<2I 2I Q"),
     "DeviceBatchFrame": struct.Struct("<2I Q 2I 6Q 4I 2Q"),
@@ -48,7 +48,7 @@ FRAMES = {
     "ResetFrame": struct.Struct("<2I 4Q I 2i I"),
     "QueryFrame": struct.Struct("<2I 2I"),
     "UrisPart": struct.Struct("<2I"),
-    "WaitedFrame": struct.Struct("<2I 2Q"),
+    "WaitedFrame": struct.Struct("<2I 3Q"),
     "NoticeFrame": struct.Struct("<2I 2I"),
     "ApplyFrame": struct.Struct("<2I 2I 2Q 2I"),
     "AppliedFrame": struct.Struct("<2I 2I 2Q 2I"),
@@ -91,7 +91,7 @@ TYPES = {
     "Blob": 128,
 }
 NAMES = {number: name for name, number in TYPES.items()}
-PROTOCOL = 2
+PROTOCOL = 3
 MAGIC = 0x4C445053
 ARENA_MAGIC = 0x414E455241445053
 TEXT_KEYS = {
@@ -423,6 +423,8 @@ class FakeDaemon:
             consumer.rows,
             consumer.schema,
             1,
+            options.credits,
+            0,
             tail=_text(5, options.order_digest + "-swapped"),
         )
         retired, consumer.arena = consumer.arena, consumer.arena + 1
@@ -635,7 +637,7 @@ class FakeDaemon:
             )
 
     def _on_waited(self, consumer: _Consumer, frame: bytes) -> None:
-        _, _, waited_ms, waits = FRAMES["WaitedFrame"].unpack(frame)
+        _, _, waited_ms, waits, _ = FRAMES["WaitedFrame"].unpack(frame)
         self.waited.append((waited_ms, waits))
 
     def _on_detach(self, consumer: _Consumer, frame: bytes) -> None:

@@ -69,6 +69,9 @@ std::string prefix_key(const Plan& plan, const source::Source& source) {
   return cache.form == Form::kEncoded ? key : key + "\n" + plan.image->decode_key;
 }
 
+// By anybody beside the caches themselves.
+bool is_held(const std::shared_ptr<SampleCache>& cache) { return cache.use_count() > 1; }
+
 }  // namespace
 
 SampleCaches::SampleCaches(SampleCachesOptions options)
@@ -76,10 +79,18 @@ SampleCaches::SampleCaches(SampleCachesOptions options)
         if (!options.free_memory) options.free_memory = free_memory;
         if (!options.free_disk) options.free_disk = free_in;
         return std::move(options);
-      }()) {}
+      }()),
+      ram_bytes_(options_.ram_bytes) {}
+
+void SampleCaches::set_ram(std::uint64_t bytes) {
+  std::vector<Prefix> evicted;  // goes after the lock
+  MutexLock lock(mutex_);
+  ram_bytes_.store(bytes, std::memory_order_relaxed);
+  evict(Where::kRam, bytes, "as cache.ram was lowered", evicted);
+}
 
 std::uint64_t SampleCaches::bound(Where where) const {
-  return where == Where::kDisk ? options_.disk_bytes : options_.ram_bytes;
+  return where == Where::kDisk ? options_.disk_bytes : ram();
 }
 
 Status SampleCaches::check(const Plan& plan) const {
@@ -111,15 +122,12 @@ Status SampleCaches::make_room(const Plan& plan, std::uint64_t bytes,
                                std::vector<Prefix>& evicted) {
   const spec::CacheSpec& cache = *plan.spec.cache;
   const std::uint64_t most = bound(cache.where);
-  const auto is_held = [](const Prefix& prefix) { return prefix.cache.use_count() > 1; };
-  std::uint64_t taken = 0;
   std::uint64_t held = 0;
   std::uint64_t used = 0;
   std::uint64_t others = 0;
   for (const Prefix& prefix : prefixes_) {
     if (prefix.cache->where() != cache.where) continue;
-    taken += prefix.cache->limit_bytes();
-    if (!is_held(prefix)) continue;
+    if (!is_held(prefix.cache)) continue;
     held += prefix.cache->limit_bytes();
     if (!prefix.cache->is_used()) continue;
     used += prefix.cache->limit_bytes();
@@ -138,22 +146,28 @@ Status SampleCaches::make_room(const Plan& plan, std::uint64_t bytes,
               fmt::format("it needs {} of {}, which jobs that have ended are letting go of: try "
                           "again in a moment",
                           format_bytes(bytes), name_of(cache.where)));
-  while (taken + bytes > most) {
+  evict(cache.where, most - bytes, "for the cache of pipeline '" + plan.spec.name + "'", evicted);
+  return {};
+}
+
+void SampleCaches::evict(Where where, std::uint64_t most, const std::string& why,
+                         std::vector<Prefix>& evicted) {
+  std::uint64_t taken = 0;
+  for (const Prefix& prefix : prefixes_)
+    taken += prefix.cache->where() == where ? prefix.cache->limit_bytes() : 0;
+  while (taken > most) {
     auto oldest = prefixes_.end();
     for (auto prefix = prefixes_.begin(); prefix != prefixes_.end(); ++prefix) {
-      if (prefix->cache->where() != cache.where || is_held(*prefix)) continue;
+      if (prefix->cache->where() != where || is_held(prefix->cache)) continue;
       if (oldest == prefixes_.end() || prefix->last_used < oldest->last_used) oldest = prefix;
     }
-    SPDLD_CHECK(oldest != prefixes_.end());
+    if (oldest == prefixes_.end()) return;
     taken -= oldest->cache->limit_bytes();
-    log::info({.pipeline = plan.spec.name},
-              "cache {}, in {}: let go, with {}, for the cache of pipeline '{}'",
-              oldest->cache->name(), name_of(cache.where),
-              counted(oldest->cache->snapshot().items, "item"), plan.spec.name);
+    spdlog::info("cache {}, in {}: let go, with {}, {}", oldest->cache->name(), name_of(where),
+                 counted(oldest->cache->snapshot().items, "item"), why);
     evicted.push_back(std::move(*oldest));
     prefixes_.erase(oldest);
   }
-  return {};
 }
 
 Result<std::unique_ptr<CacheLog>> SampleCaches::make_log(const Plan& plan) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -41,6 +42,11 @@ class SampleCaches {
  public:
   explicit SampleCaches(SampleCachesOptions options);
 
+  // The bound of all caches in memory, from now on. Those that nobody uses go where they are over
+  // it; those in use stay.
+  void set_ram(std::uint64_t bytes) SPDLD_EXCLUDES(mutex_);
+  std::uint64_t ram() const { return ram_bytes_.load(std::memory_order_relaxed); }
+
   // Whether the bounds allow the cache that the plan asks for, were it alone: for apply.
   Status check(const Plan& plan) const;
 
@@ -73,10 +79,15 @@ class SampleCaches {
   // Makes `bytes` of room within the bound, or says who has it.
   Status make_room(const Plan& plan, std::uint64_t bytes, std::vector<Prefix>& evicted)
       SPDLD_REQUIRES(mutex_);
+  // Lets caches go that nobody holds, the longest unused first, until the others take no more than
+  // `most`, or are all held.
+  void evict(spec::CacheSpec::Where where, std::uint64_t most, const std::string& why,
+             std::vector<Prefix>& evicted) SPDLD_REQUIRES(mutex_);
   Result<std::unique_ptr<CacheLog>> make_log(const Plan& plan) const;
   void note(const Plan& plan, const CacheEstimate& estimate) SPDLD_EXCLUDES(mutex_);
 
-  const SampleCachesOptions options_;
+  const SampleCachesOptions options_;     // but for `ram_bytes`
+  std::atomic<std::uint64_t> ram_bytes_;  // relaxed: a bound by itself
   mutable Mutex mutex_;
   std::vector<Prefix> prefixes_ SPDLD_GUARDED_BY(mutex_);
   std::map<std::string, std::string> unused_ SPDLD_GUARDED_BY(mutex_);  // why, by pipeline

@@ -184,8 +184,9 @@ SeekIndexes::Known SeekIndexes::find(const Key& key, int mcus_across, int mcus_d
 
 std::optional<SeekGrid> SeekIndexes::grid_for(int mcus_across, int mcus_down) const {
   const std::uint64_t bytes = bytes_.load(std::memory_order_relaxed);
-  if (bytes >= limit_bytes_) return std::nullopt;
-  const int step = bytes < limit_bytes_ / 4 ? 8 : bytes < limit_bytes_ / 2 ? 16 : mcus_across;
+  const std::uint64_t limit = limit_bytes_.load(std::memory_order_relaxed);
+  if (bytes >= limit) return std::nullopt;
+  const int step = bytes < limit / 4 ? 8 : bytes < limit / 2 ? 16 : mcus_across;
   return SeekGrid{mcus_across, mcus_down, std::min(step, mcus_across)};
 }
 
@@ -232,15 +233,16 @@ bool SeekIndexes::make_odd(const Key& key) {
 }
 
 bool SeekIndexes::take(std::uint64_t bytes) {
+  const std::uint64_t limit = limit_bytes_.load(std::memory_order_relaxed);
   std::uint64_t taken = bytes_.load(std::memory_order_relaxed);
   do {
-    if (bytes > limit_bytes_ - std::min(taken, limit_bytes_)) return false;
+    if (bytes > limit - std::min(taken, limit)) return false;
   } while (!bytes_.compare_exchange_weak(taken, taken + bytes, std::memory_order_relaxed));
   return true;
 }
 
 SeekIndexes::Snapshot SeekIndexes::snapshot() const {
-  return {.limit_bytes = limit_bytes_,
+  return {.limit_bytes = limit_bytes_.load(std::memory_order_relaxed),
           .bytes = bytes_.load(std::memory_order_relaxed),
           .files = files_.load(std::memory_order_relaxed),
           .refused = refused_.load(std::memory_order_relaxed),

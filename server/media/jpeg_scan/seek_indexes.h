@@ -44,6 +44,8 @@ class SeekIndexes {
   };
 
   explicit SeekIndexes(std::uint64_t limit_bytes);
+  // What is known stays, also beyond it.
+  void set_limit(std::uint64_t bytes) { limit_bytes_.store(bytes, std::memory_order_relaxed); }
   ~SeekIndexes();
   SeekIndexes(const SeekIndexes&) = delete;
   SeekIndexes& operator=(const SeekIndexes&) = delete;
@@ -88,7 +90,7 @@ class SeekIndexes {
   bool make_odd(const Key& key);
   bool take(std::uint64_t bytes);
 
-  const std::uint64_t limit_bytes_;
+  std::atomic<std::uint64_t> limit_bytes_;  // relaxed: a bound alone
   const std::array<unsigned char, kSecretBytes> secret_;
   // These guard nothing: each is a count, or a sum over the shards.
   std::atomic<std::uint64_t> bytes_{0};

@@ -34,7 +34,7 @@ constexpr auto kLatestFirst = [](const auto& a, const auto& b) { return a.until 
 
 }  // namespace
 
-IoPool::IoPool(Options options) : options_(options) {
+IoPool::IoPool(Options options) : options_(options), most_threads_(options.threads) {
   SPDLD_CHECK(options.threads > 0 && options.max_tasks > 0);
 }
 
@@ -185,7 +185,7 @@ void IoPool::end_pauses(Time now) {
 
 int IoPool::share(const Lane& lane) const {
   const int others = running_ - stuck_ - (lane.running - lane.stuck);
-  return std::max(1, (options_.threads - others) / 2);
+  return std::max(1, (most_threads_ - others) / 2);
 }
 
 bool IoPool::others_wait(const Lane& lane) const {
@@ -197,10 +197,9 @@ bool IoPool::others_wait(const Lane& lane) const {
 }
 
 bool IoPool::may_run(const Lane& lane) const {
-  if (lane.waiting == 0 || running_ - stuck_ >= options_.threads) return false;
+  if (lane.waiting == 0 || running_ - stuck_ >= most_threads_) return false;
   if (lane.running < share(lane)) return true;
-  return lane.stuck == 0 && lane.running < most_for_one_device(options_.threads) &&
-         !others_wait(lane);
+  return lane.stuck == 0 && lane.running < most_for_one_device(most_threads_) && !others_wait(lane);
 }
 
 int IoPool::most_for_one_device(int threads) {
@@ -256,7 +255,7 @@ void IoPool::leave_lane(dev_t device) {
 void IoPool::wake_one() {
   if (idle_threads_ > 0) {
     changed_.notify_one();
-  } else if (!stopped_ && static_cast<int>(threads_.size()) <= options_.threads + stuck_) {
+  } else if (!stopped_ && static_cast<int>(threads_.size()) <= most_threads_ + stuck_) {
     start_thread();
   }
 }
@@ -303,7 +302,7 @@ std::shared_ptr<IoTask> IoPool::next(ThreadIterator thread) {
     // Only a thread that has looked once more ends: it may have been woken for a task.
     if (!goes_on) break;
     // There are more threads than may run once calls that were stuck have ended.
-    if (static_cast<int>(threads_.size()) > options_.threads + stuck_ + 1) {
+    if (static_cast<int>(threads_.size()) > most_threads_ + stuck_ + 1) {
       if (pause_is_unseen()) wake_one();
       break;
     }
@@ -342,7 +341,7 @@ std::optional<IoPool::Time> IoPool::find_stuck(Time now) {
   for (Thread& thread : threads_) {
     if (thread.in_hand == nullptr || thread.stuck) continue;
     const Time at = thread.since + options_.stuck_after;
-    if (at <= now && stuck_ < options_.threads) {
+    if (at <= now && stuck_ < most_threads_) {
       thread.stuck = true;
       ++stuck_;
       ++lanes_[thread.in_hand->device_].stuck;
@@ -407,7 +406,7 @@ std::vector<IoPool::DeviceUse> IoPool::devices() const {
         {.device = device,
          .running = lane.running,
          .stuck = stuck[device],
-         .most = alone ? most_for_one_device(options_.threads) : share(lane),
+         .most = alone ? most_for_one_device(most_threads_) : share(lane),
          .waiting = lane.waiting,
          .ended = lane.ended,
          .queued = lane.queued,
@@ -415,6 +414,18 @@ std::vector<IoPool::DeviceUse> IoPool::devices() const {
          .longest = since == oldest.end() ? std::chrono::nanoseconds(0) : now - since->second});
   }
   return uses;
+}
+
+void IoPool::set_threads(int threads) {
+  SPDLD_CHECK(threads > 0);
+  MutexLock lock(mutex_);
+  most_threads_ = threads;
+  if (work_waits()) wake_one();  // it wakes the next one
+}
+
+int IoPool::most_threads() const {
+  MutexLock lock(mutex_);
+  return most_threads_;
 }
 
 int IoPool::threads() const {

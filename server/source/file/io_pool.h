@@ -112,6 +112,9 @@ class IoPool {
   // Of the devices that had a task in the last minute; tasks of device 0 are of none.
   std::vector<DeviceUse> devices() const SPDLD_EXCLUDES(mutex_);
 
+  // So many threads at most from now on, at least 1. Calls that are under way go on.
+  void set_threads(int threads) SPDLD_EXCLUDES(mutex_);
+  int most_threads() const SPDLD_EXCLUDES(mutex_);
   // How many threads the pool has now.
   int threads() const SPDLD_EXCLUDES(mutex_);
   // Of so many threads, those that a device may have while nobody else waits.
@@ -180,8 +183,9 @@ class IoPool {
   void end_pauses(Time now) SPDLD_REQUIRES(mutex_);
   void leave_lane(dev_t device) SPDLD_REQUIRES(mutex_);
 
-  const Options options_;
+  const Options options_;  // but for `threads`
   mutable Mutex mutex_;
+  int most_threads_ SPDLD_GUARDED_BY(mutex_);
   // Where threads sleep, by the rule of Executor::work_may_wait_. A thread sleeps, or ends, only
   // after it looked and found nothing. A task that is submitted wakes one thread. A thread that
   // takes a task wakes the next one if more may run, or if nobody would see a pause end. A thread

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 # A change of a frame changes this file and raises wire::kProtocol with it.
-PROTOCOL = 2
+PROTOCOL = 3
 
 HEADER = [("header", "II")]
 
@@ -172,6 +172,8 @@ LAYOUT = {
         ("batch_size", "Q"),
         ("pipeline_version", "I"),
         ("text_count", "I"),
+        ("credits", "I"),
+        ("reserved", "I"),
     ],
     "ApplyFrame": HEADER
     + [
@@ -236,6 +238,7 @@ LAYOUT = {
     + [
         ("waited_ms", "Q"),
         ("waits", "Q"),
+        ("core_waited_ms", "Q"),
     ],
     "AppliedFrame": HEADER
     + [

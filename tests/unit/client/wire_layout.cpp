@@ -134,6 +134,8 @@ int main() {
   FIELD(VersionFrame, batch_size);
   FIELD(VersionFrame, pipeline_version);
   FIELD(VersionFrame, text_count);
+  FIELD(VersionFrame, credits);
+  FIELD(VersionFrame, reserved);
   STRUCT(ApplyFrame);
   FIELD(ApplyFrame, serial);
   FIELD(ApplyFrame, at);
@@ -175,6 +177,7 @@ int main() {
   STRUCT(WaitedFrame);
   FIELD(WaitedFrame, waited_ms);
   FIELD(WaitedFrame, waits);
+  FIELD(WaitedFrame, core_waited_ms);
   STRUCT(AppliedFrame);
   FIELD(AppliedFrame, serial);
   FIELD(AppliedFrame, version);

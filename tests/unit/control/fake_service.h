@@ -29,6 +29,7 @@ class FakeService final : public session::Service {
   session::DeletedJob deleted_job{.pipeline = "images"};
   session::SwapView swap_view;
   std::vector<session::RevisionView> revision_views;
+  std::vector<session::LiveValue> live_values;
   session::ExplainView explain_view = {.facts = {}, .text = "the plan"};
   pipeline::PreviewView preview_view;
   session::StepView step_view;
@@ -66,9 +67,9 @@ class FakeService final : public session::Service {
     MutexLock lock(mutex_);
     return swap_;
   }
-  session::LimitChange last_limit() const {
+  session::TuneRequest last_tuning() const {
     MutexLock lock(mutex_);
-    return limit_;
+    return tuning_;
   }
 
   Result<session::PipelineView> apply(const Caller& caller, const job::ApplyRequest& request,
@@ -184,14 +185,16 @@ class FakeService final : public session::Service {
                             std::uint64_t steps) override {
     return asked_of(caller, "skip " + std::to_string(steps), job, pipeline);
   }
-  Result<job::JobView> limit_job(const Caller& caller, std::string_view job,
-                                 std::string_view pipeline,
-                                 const session::LimitChange& change) override {
-    {
-      MutexLock lock(mutex_);
-      limit_ = change;
-    }
-    return asked_of(caller, "limit", job, pipeline);
+  Result<std::vector<session::LiveValue>> tune_job(const Caller& caller, std::string_view job,
+                                                   std::string_view pipeline,
+                                                   const session::TuneRequest& request) override {
+    note(caller, "tune " + std::string(job) + " " + std::string(pipeline));
+    return tuned(request);
+  }
+  Result<std::vector<session::LiveValue>> tune_daemon(
+      const Caller& caller, const session::TuneRequest& request) override {
+    note(caller, "tune the daemon");
+    return tuned(request);
   }
   Result<job::JobView> resize_job(const Caller& caller, std::string_view job,
                                   std::string_view pipeline, std::uint32_t num_shards) override {
@@ -276,13 +279,19 @@ class FakeService final : public session::Service {
     return value;
   }
 
+  Result<std::vector<session::LiveValue>> tuned(const session::TuneRequest& request) {
+    MutexLock lock(mutex_);
+    tuning_ = request;
+    return or_answer(live_values);
+  }
+
   mutable Mutex mutex_;
   Caller caller_ SPDLD_GUARDED_BY(mutex_);
   std::vector<std::string> calls_ SPDLD_GUARDED_BY(mutex_);
   job::ApplyRequest apply_ SPDLD_GUARDED_BY(mutex_);
   session::JobRequest job_ SPDLD_GUARDED_BY(mutex_);
   std::optional<session::SwapRequest> swap_ SPDLD_GUARDED_BY(mutex_);
-  session::LimitChange limit_ SPDLD_GUARDED_BY(mutex_);
+  session::TuneRequest tuning_ SPDLD_GUARDED_BY(mutex_);
   bool drained_ SPDLD_GUARDED_BY(mutex_) = false;
 };
 

@@ -212,36 +212,32 @@ TEST_F(SwapCallsTest, SkipsStepsButNotNone) {
   EXPECT_EQ(service_.calls(), std::vector<std::string>{"skip 20 run "});
 }
 
-TEST_F(SwapCallsTest, ChangesOnlyTheLimitsThatAreNamed) {
-  v1::LimitRequest request;
-  request.mutable_key()->set_job("run");
-  request.set_cpus(0);
-  grpc::ClientContext context;
-  v1::Job job;
-  ASSERT_TRUE(jobs_->Limit(&context, request, &job).ok());
-  const session::LimitChange change = service_.last_limit();
-  EXPECT_EQ(change.cpus, 0u) << "0 lifts the limit";
-  EXPECT_FALSE(change.weight);
-  EXPECT_FALSE(change.bytes);
-}
-
-TEST_F(SwapCallsTest, RefusesLimitsThatLimitNothing) {
-  const auto refusal = [&](const v1::LimitRequest& request) {
+TEST_F(SwapCallsTest, TunesAJobOrTheDaemon) {
+  service_.live_values = {{.key = "prefetch",
+                           .now = "8",
+                           .configured = "4",
+                           .range = "2 to 64",
+                           .means = "batches ahead"}};
+  v1::TuneRequest request;
+  (*request.mutable_set())["prefetch"] = "8";
+  request.add_reset("weight");
+  v1::TuneResponse response;
+  {
     grpc::ClientContext context;
-    v1::Job job;
-    return jobs_->Limit(&context, request, &job).error_message();
-  };
-  v1::LimitRequest request;
-  request.mutable_key()->set_job("run");
-  EXPECT_EQ(refusal(request), "job 'run': no limit is to change: set weight, cpus or arena_bytes");
-  for (const auto& [weight, shown] :
-       std::map<double, std::string>{{0.0, "0"}, {-1.0, "-1"}, {HUGE_VAL, "inf"}}) {
-    request.set_weight(weight);
-    EXPECT_EQ(refusal(request),
-              "job 'run': weight is " + shown +
-                  "; it must be a number above 0 (a job has 1 unless told otherwise)");
+    ASSERT_TRUE(jobs_->Tune(&context, request, &response).ok());
   }
-  EXPECT_EQ(service_.calls(), std::vector<std::string>{});
+  request.mutable_key()->set_job("run");
+  grpc::ClientContext context;
+  ASSERT_TRUE(jobs_->Tune(&context, request, &response).ok());
+  EXPECT_EQ(service_.calls(), (std::vector<std::string>{"tune the daemon", "tune run "}));
+  EXPECT_EQ(service_.last_tuning().set, (std::map<std::string, std::string>{{"prefetch", "8"}}));
+  EXPECT_EQ(service_.last_tuning().reset, std::vector<std::string>{"weight"});
+  ASSERT_EQ(response.values_size(), 1);
+  EXPECT_EQ(response.values(0).key(), "prefetch");
+  EXPECT_EQ(response.values(0).now(), "8");
+  EXPECT_EQ(response.values(0).configured(), "4");
+  EXPECT_EQ(response.values(0).range(), "2 to 64");
+  EXPECT_EQ(response.values(0).means(), "batches ahead");
 }
 
 }  // namespace

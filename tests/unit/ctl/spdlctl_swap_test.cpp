@@ -307,16 +307,28 @@ TEST_F(SpdlctlSwapTest, DeclaresJobsWithReplicasAndLimits) {
   EXPECT_EQ(service().last_job().limits, job::JobLimits{});
 }
 
-TEST_F(SpdlctlSwapTest, ChangesOnlyTheLimitsThatAreNamed) {
-  EXPECT_EQ(spdlctl({"job", "limit", "run", "--memory", "0", "--pipeline", "pets"}).exit_code, 0);
-  EXPECT_EQ(service().last_limit().bytes, 0u);
-  EXPECT_FALSE(service().last_limit().weight);
-  EXPECT_FALSE(service().last_limit().cpus);
-  EXPECT_EQ(spdlctl({"job", "limit", "run", "--weight", "3", "--cpus", "2"}).exit_code, 0);
-  EXPECT_EQ(service().last_limit().weight, 3.0);
-  EXPECT_EQ(service().last_limit().cpus, 2u);
-  EXPECT_FALSE(service().last_limit().bytes);
-  EXPECT_EQ(service().calls(), (std::vector<std::string>{"limit run pets", "limit run "}));
+TEST_F(SpdlctlSwapTest, TunesAJobOrTheDaemonAndShowsWhatWasChanged) {
+  service().live_values = {
+      {.key = "prefetch",
+       .now = "8",
+       .configured = "4",
+       .range = "2 to 64",
+       .means = "batches ahead"},
+      {.key = "weight", .now = "1", .configured = "1", .range = "0.001 to 1000", .means = "share"}};
+  const Outcome changed = spdlctl(
+      {"tune", "run", "--pipeline", "pets", "prefetch=8", "memory=2GiB", "--reset", "cpus"});
+  EXPECT_EQ(changed.exit_code, 0) << changed.err;
+  EXPECT_THAT(changed.out, AllOf(HasSubstr("prefetch  8"), Not(HasSubstr("weight"))));
+  EXPECT_EQ(service().last_tuning().set,
+            (std::map<std::string, std::string>{{"prefetch", "8"}, {"memory", "2GiB"}}));
+  EXPECT_EQ(service().last_tuning().reset, std::vector<std::string>{"cpus"});
+  EXPECT_THAT(spdlctl({"tune", "run"}).out, HasSubstr("weight"));
+  EXPECT_TRUE(service().last_tuning().changes_nothing());
+  const auto json =
+      nlohmann::json::parse(spdlctl({"tune", "daemon", "--reset", "all", "-o", "json"}).out);
+  EXPECT_EQ(json[0]["configured"], "4");
+  EXPECT_EQ(service().calls(),
+            (std::vector<std::string>{"tune run pets", "tune run ", "tune the daemon"}));
 }
 
 TEST_F(SpdlctlSwapTest, SaysFromWhereOnRowsAreDealtOutAnew) {
@@ -364,8 +376,10 @@ TEST_F(SpdlctlSwapTest, SkipsSteps) {
 }
 
 TEST_F(SpdlctlSwapTest, RefusesJobCommandsThatMeanNothing) {
-  expect_usage_error({"job", "limit", "run"},
-                     "job limit needs to know which: --weight W, --cpus N or --memory BYTES");
+  expect_usage_error({"tune", "run", "prefetch"}, "tune: 'prefetch' is no KEY=VALUE");
+  expect_usage_error({"tune", "run", "cpus=1", "cpus=2"}, "tune: cpus is given twice");
+  expect_usage_error({"tune", "run", "cpus=1", "--reset", "cpus"},
+                     "tune: cpus is both set and reset");
   expect_usage_error({"job", "seek", "run"},
                      "job seek needs to know where: --epoch E [--step S], or --skip N");
   expect_usage_error({"job", "seek", "run", "--step", "3"},
@@ -373,7 +387,7 @@ TEST_F(SpdlctlSwapTest, RefusesJobCommandsThatMeanNothing) {
   expect_usage_error({"job", "seek", "run", "--skip", "3", "--epoch", "1"},
                      "job seek --skip counts from where the job is: leave --epoch and --step out");
   const auto refused = [](const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"job", "limit", "run"};
+    std::vector<std::string> arguments = {"job", "create", "run", "--pipeline", "pets"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Outcome outcome = spdlctl(arguments);
     EXPECT_EQ(outcome.exit_code, 2);

@@ -79,7 +79,7 @@ TEST_F(SpdlctlTest, SaysWhichCommandOrOptionMayHaveBeenMeant) {
       {{"rm", "job", "run"}, "'rm' is no command of 'spdlctl'; did you mean 'delete'?"},
       {{"get", "jbos"}, "'jbos' is no command of 'spdlctl get'; did you mean 'jobs'?"},
       {{"job", "start"},
-       "'start' is no command of 'spdlctl job'; there are: create, advance, seek, limit, resize"},
+       "'start' is no command of 'spdlctl job'; there are: create, advance, seek, resize"},
       {{"status", "--adress", "/x"},
        "'--adress' is no option of 'spdlctl status'; did you mean '--address'?"},
       {{"get", "jobs", "--outputt=json"},

@@ -190,9 +190,12 @@ TEST(ParseRequest, ReadsHowLongAConsumerHasWaited) {
   ASSERT_TRUE(request);
   EXPECT_EQ(std::get<WaitedNotice>(*request).waited, std::chrono::milliseconds(1500));
   EXPECT_EQ(std::get<WaitedNotice>(*request).waits, 3u);
+  EXPECT_EQ(std::get<WaitedNotice>(*request).core_waited, std::chrono::milliseconds(0));
   frame.waited_ms = ~std::uint64_t{0};
+  frame.core_waited_ms = wire::kNotKnown;
   const auto absurd = parse_request(bytes_of(frame, wire::FrameType::kWaited));
   EXPECT_GT(std::get<WaitedNotice>(*absurd).waited, std::chrono::milliseconds(0));
+  EXPECT_EQ(std::get<WaitedNotice>(*absurd).core_waited, std::nullopt);
 }
 
 TEST(ParseRequest, ReadsWhatAConsumerSaysOfItself) {
@@ -297,6 +300,7 @@ TEST(Frames, TellOfAnotherVersion) {
                                      .steps_per_epoch = 10,
                                      .batch_size = 5,
                                      .pipeline_version = 4,
+                                     .credits = 6,
                                      .order_digest = "abcde"});
   wire::VersionFrame fixed;
   std::memcpy(&fixed, frame.data(), sizeof fixed);
@@ -306,6 +310,7 @@ TEST(Frames, TellOfAnotherVersion) {
   EXPECT_EQ(fixed.steps_per_epoch, 10u);
   EXPECT_EQ(fixed.batch_size, 5u);
   EXPECT_EQ(fixed.pipeline_version, 4u);
+  EXPECT_EQ(fixed.credits, 6u);
   ASSERT_EQ(fixed.text_count, 1u);
   wire::TextHeader text;
   std::memcpy(&text, frame.data() + sizeof fixed, sizeof text);

@@ -105,6 +105,21 @@ TEST(ArenaBudget, RefusesWithTheNumbersAndTheWayOut) {
   EXPECT_EQ(budget.used_bytes(), 6 * kMiB);
 }
 
+TEST(ArenaBudget, KeepsWhatIsInUseWhereItsLimitIsLowered) {
+  const test::ScratchDir dir;
+  ArenaBudget budget(10 * kMiB, files_in(dir));
+  auto first = budget.reserve(6 * kMiB, 1000, "an arena");
+  ASSERT_TRUE(first);
+  budget.set_limit(4 * kMiB, 4 * kMiB);
+  const auto second = budget.reserve(1, 1000, "another");
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message(),
+              HasSubstr("the arena budget of 4.0 MiB has 0 B left (6.0 MiB in use)"));
+  budget.set_limit(20 * kMiB, 8 * kMiB);
+  EXPECT_EQ(budget.room_for(3 * kMiB, 1000), ArenaBudget::Room::kUserFull);
+  EXPECT_EQ(budget.room_for(3 * kMiB, 1001), ArenaBudget::Room::kEnough);
+}
+
 TEST(ArenaBudget, RefusesWhatTheCgroupWouldKillTheDaemonFor) {
   const test::ScratchDir dir;
   dir.write("self_cgroup", "0::/pod\n");

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -202,6 +203,24 @@ TEST_F(ExecutorWakeTest, HigherLimitOfWorkersWakesAllThatItAdmits) {
   source_->wait_for_kept(kWorkers);
   source_->let_go();
   port_->wait_for_ended(2);
+}
+
+TEST_F(ExecutorWakeTest, MoreThreadsTakeUpRowsAtOnceAndFewerMakeTheRest) {
+  Executor executor({.threads = 1, .most_threads = kWorkers});
+  source_->keep(Keeps::kWhoAsks);
+  port_->grant(2);
+  const StreamId stream = executor.open_stream(run_, port_);
+  source_->wait_for_kept(1);
+  executor.set_threads(kWorkers);
+  source_->wait_for_kept(kWorkers);
+  std::jthread lower([&] { executor.set_threads(1); });  // waits for rows in hand
+  source_->let_go();
+  port_->wait_for_ended(2);
+  lower.join();
+  EXPECT_EQ(executor.threads(), 1U);
+  port_->grant(2);
+  executor.wake(stream);
+  port_->wait_for_ended(4);
 }
 
 TEST_F(ExecutorWakeTest, HigherFetchConcurrencyWakesAWorker) {

@@ -67,6 +67,17 @@ TEST_F(DiagnosisTest, FindsNothingWhereRanksDoNotWait) {
   EXPECT_TRUE(view.findings.empty());
 }
 
+TEST_F(DiagnosisTest, NamesWorkersThatTakeTheCoreOfATrainerThatDoesNotWait) {
+  for (SessionView& rank : facts_.ranks) rank.lately->waited_share = 0.01;
+  facts_.ranks[1].lately->core_waited_share = 0.25;
+  const DiagnosisView view = diagnose(facts_, daemon_);
+  ASSERT_EQ(view.findings.size(), 1U);
+  EXPECT_EQ(view.findings[0].cause, "trainer_core");
+  EXPECT_EQ(view.findings[0].command, "spdlctl tune daemon executor.cpu_threads=1");
+  daemon_.workers_lately = WorkersView{.rows_s = 0.1};
+  EXPECT_EQ(first_cause(), "") << "it is not the daemon that has its core";
+}
+
 TEST_F(DiagnosisTest, DoesNotKnowYetWhatARankWaitsForThatHasOnlyJustCome) {
   for (SessionView& rank : facts_.ranks) rank.lately.reset();
   EXPECT_EQ(diagnose(facts_, daemon_).waited_share, std::nullopt);
@@ -179,7 +190,7 @@ TEST_F(DiagnosisTest, NamesAJobsLimitWhereThatLeavesWorkersIdle) {
   facts_.job.limits.cpus = 1;
   EXPECT_EQ(first_cause(), "job_cpus");
   EXPECT_EQ(diagnose(facts_, daemon_).findings[0].command,
-            "spdlctl job limit run --pipeline pets --cpus 0");
+            "spdlctl tune run --pipeline pets cpus=all");
 }
 
 TEST_F(DiagnosisTest, NamesOtherJobsWhereTheyHaveTheWorkers) {
@@ -189,7 +200,7 @@ TEST_F(DiagnosisTest, NamesOtherJobsWhereTheyHaveTheWorkers) {
   facts_.others_served = 1.6;
   EXPECT_EQ(first_cause(), "other_jobs");
   EXPECT_EQ(diagnose(facts_, daemon_).findings[0].command,
-            "spdlctl job limit run --pipeline pets --weight 4");
+            "spdlctl tune run --pipeline pets weight=4");
 }
 
 TEST_F(DiagnosisTest, NamesOtherProgramsWhereWorkersWaitForCores) {
@@ -249,9 +260,11 @@ TEST_F(DiagnosisTest, NamesNothingWhereWorkersAreIdleForNoReasonThatItKnows) {
 TEST_F(DiagnosisTest, AdvisesNoMorePrefetchThanALoaderTakes) {
   lack(Shortage::kSlot);
   for (SessionView& rank : facts_.ranks) rank.credits = 32;
-  EXPECT_THAT(first_says(), HasSubstr("to 64 say"));
+  EXPECT_EQ(diagnose(facts_, daemon_).findings[0].command,
+            "spdlctl tune run --pipeline pets prefetch=64");
   for (SessionView& rank : facts_.ranks) rank.credits = 64;
   EXPECT_THAT(first_says(), HasSubstr("take larger batches"));
+  EXPECT_EQ(diagnose(facts_, daemon_).findings[0].command, "");
 }
 
 TEST_F(DiagnosisTest, QuotesNamesInWhatIsToBePasted) {

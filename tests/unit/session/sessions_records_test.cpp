@@ -377,8 +377,8 @@ TEST_F(SessionsTest, IsTheSameJobForAFreshRankWhenTheOnlyOneThatWasBackHasDied) 
 TEST_F(SessionsTest, KeepsAJobsLimitsWhenItsRanksAreStartedAgain) {
   const Rank older = attach({.job = "j", .shard = 0, .num_shards = 1});
   older.attached();
-  ASSERT_TRUE(
-      sessions_->operate().limit_job(self_, {.job = "j"}, {.weight = 3, .cpus = 2, .bytes = {}}));
+  ASSERT_TRUE(sessions_->operate().tune_job(self_, {.job = "j"},
+                                            {.set = {{"weight", "3"}, {"cpus", "2"}}}));
   attach({.job = "j", .shard = 0, .num_shards = 2, .incarnation = 1}).attached();
   const auto job = sessions_->reports().job(self_, {.job = "j"});
   EXPECT_EQ(job->num_shards, 2U);

@@ -301,9 +301,7 @@ TEST_F(SwapTest, LeavesTheJobAsItIsWhenThereIsNoRoomForBoth) {
   const Rank rank = attach();
   ASSERT_NO_FATAL_FAILURE(read_up_to(rank, 3));
   const std::uint64_t used = service_->job(self_, "j", "")->arena_bytes;
-  LimitChange no_more;
-  no_more.bytes = used + 1;
-  ASSERT_TRUE(service_->limit_job(self_, "j", "", no_more));
+  ASSERT_TRUE(service_->tune_job(self_, "j", "", {.set = {{"memory", std::to_string(used + 1)}}}));
   const auto done = service_->swap(self_, request(8), now(), nullptr);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code(), Code::kResourceExhausted);
@@ -331,15 +329,6 @@ TEST_F(SwapTest, PutsOffWhatLiesAheadOnceThatIsOnDisk) {
     kill(loop);
     ASSERT_TRUE(service_->rollback(self_, "p", 1, std::nullopt, nullptr));
   }
-}
-
-TEST_F(SwapTest, NamesAWeightThatNoJobCanHaveInFewDigits) {
-  declare();
-  LimitChange heavy;
-  heavy.weight = 1e300;
-  const auto refused = service_->limit_job(self_, "j", "", heavy);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message(), "a weight of 1e+300 is not between 0.001 and 1000");
 }
 
 TEST_F(SwapTest, LeavesEverythingAsItIsWhenNothingCanBeWritten) {

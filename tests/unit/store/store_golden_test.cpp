@@ -121,7 +121,13 @@ StoredJob job() {
   job.epochs = job::EpochMode::kManual;
   job.open_epochs = 4;
   job.max_epochs = 90;
-  job.limits = {.weight = 2.5, .cpus = 3, .bytes = 1 << 20};
+  job.limits = {.weight = 2.5,
+                .cpus = 3,
+                .bytes = 1 << 20,
+                .fetching = 64,
+                .processing = 2,
+                .prefetch = 8};
+  job.first_limits = {.weight = 1.5};
   job.vars = {{"size", "192"}};
   job.first_vars = {{"size", "224"}};
   job.batch_size = 32;
@@ -182,6 +188,7 @@ void fill(Store& store) {
           .ok());
   ASSERT_TRUE(store.put_file("/etc/spdld/train.yaml", "f1").ok());
   ASSERT_TRUE(store.put_jobs({job()}, {position()}).ok());
+  ASSERT_TRUE(store.put_tuned({{"executor.io_threads", "512"}}).ok());
   ASSERT_TRUE(store.put_drain(StoredDrain{.since_unix_ms = 1'700'000'000'003, .by = 1000}).ok());
 }
 
@@ -210,6 +217,8 @@ TEST_F(StoreGoldenTest, GoldenFileIsReadAndGivenBack) {
     const auto store = Store::open(scratch_.path());
     ASSERT_TRUE(store) << store.error().message();
     EXPECT_EQ((*store)->file_digest("/etc/spdld/train.yaml").value(), "f1");
+    EXPECT_EQ((*store)->tuned()->at("executor.io_threads"), "512");
+    EXPECT_EQ((*store)->job(kKey)->value().first_limits, job().first_limits);
     EXPECT_EQ((*store)->pipelines()->front().request.dataset, "files-1");
     EXPECT_EQ((*store)->history("1000/train")->front().note, "rollback to 1");
     EXPECT_EQ((*store)->position(kKey)->value().cursor, position().cursor);

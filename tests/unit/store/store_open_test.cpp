@@ -155,7 +155,7 @@ TEST_F(StoreOpenTest, DirectoryThatCannotBeMadeIsDoneWithout) {
 
 TEST_F(StoreOpenTest, FileOfAnotherBuildIsRefusedByNameAndLeftAlone) {
   const std::string way_out =
-      ", and this spdld reads schema 5 alone; move the directory away, or name another with --set "
+      ", and this spdld reads schema 6 alone; move the directory away, or name another with --set "
       "state_dir=DIR. Pipelines that were applied, declared jobs and where jobs were are not taken "
       "over: apply and declare them again; ranks go on by their own cursors";
   const auto refusal = [&](const std::string& sql) {
@@ -169,7 +169,7 @@ TEST_F(StoreOpenTest, FileOfAnotherBuildIsRefusedByNameAndLeftAlone) {
   };
   const std::string begin =
       "state_dir " + directory_ + " cannot be used: " + file_ + " was written by ";
-  for (const std::string schema : {"4", "6"}) {
+  for (const std::string schema : {"5", "7"}) {
     EXPECT_EQ(refusal("PRAGMA user_version = " + schema),
               begin + "another build of spdld (schema " + schema + ")" + way_out);
   }

@@ -192,6 +192,18 @@ TEST_F(SampleCachesTest, EvictsTheLongestUnusedFirst) {
   EXPECT_EQ(left[1].name, "decoded third");
 }
 
+TEST_F(SampleCachesTest, LetsUnusedCachesGoWhereItsBoundIsLoweredAndKeepsThoseInUse) {
+  SampleCaches caches = this->caches(4 * kMiB);
+  const auto used = *caches.open(*plan("size: 2MiB"), source_);
+  (void)caches.open(*plan("size: 2MiB"), other_);
+  caches.set_ram(kMiB);
+  ASSERT_EQ(caches.snapshots().size(), 1U);
+  EXPECT_EQ(caches.snapshots()[0].name, "decoded kept");
+  EXPECT_FALSE(caches.open(*plan("size: 1MiB"), other_));
+  caches.set_ram(3 * kMiB);
+  EXPECT_TRUE(caches.open(*plan("size: 1MiB"), other_));
+}
+
 TEST_F(SampleCachesTest, TakesNothingFromWhoStillReads) {
   SampleCaches caches = this->caches(2 * kMiB);
   const std::vector<std::byte> bytes(1000, std::byte{42});

@@ -75,6 +75,18 @@ TEST(SeekIndexes, TakeNoMoreThanTheirLimitAndSayWhatFoundNoRoom) {
   EXPECT_TRUE(indexes.find(key(0), 32, 24).index);
 }
 
+TEST(SeekIndexes, HaveRoomAgainOnceTheirLimitIsRaised) {
+  SeekIndexes indexes(1 << 20);
+  const SeekGrid grid{32, 24, 8};
+  std::uint64_t file = 0;
+  while (indexes.add(key(file), grid, entries_of(grid, file))) ++file;
+  indexes.set_limit(4 << 20);
+  EXPECT_TRUE(indexes.add(key(file), grid, entries_of(grid, file)));
+  indexes.set_limit(0);
+  EXPECT_FALSE(indexes.grid_for(32, 24));
+  EXPECT_TRUE(indexes.find(key(0), 32, 24).index) << "what is known stays";
+}
+
 TEST(SeekIndexes, SpreadEntriesTheFuller) {
   SeekIndexes indexes(1 << 20);
   const SeekGrid first = *indexes.grid_for(64, 48);

@@ -295,6 +295,24 @@ TEST(IoPool, HoldsADeviceToItsShareOnlyWhileOthersWait) {
   second.let_go();
 }
 
+TEST(IoPool, RunsMoreTasksAtOnceWhereItMayHaveMoreThreadsAndFewerWhereLess) {
+  Hanging first(20);
+  Hanging second(20);
+  IoPool pool({.threads = 2, .stuck_after = kNever});
+  first.submit(pool, 1);
+  first.wait_for_begun(1);
+  EXPECT_FALSE(first.another_begun());
+  pool.set_threads(16);
+  first.wait_for_begun(14);
+  pool.set_threads(2);
+  first.let_go();
+  first.wait_for_begun(5);
+  second.submit(pool, 2);
+  second.wait_for_begun(1);
+  EXPECT_FALSE(second.another_begun());
+  second.let_go();
+}
+
 TEST(IoPool, HasThreadsWhileTheyAreNeeded) {
   IoPool pool({.threads = 64, .stuck_after = kNever, .idle_for = std::chrono::milliseconds(1)});
   EXPECT_EQ(pool.threads(), 0);
