@@ -110,7 +110,7 @@ std::map<uid_t, DataServer::Use> DataServer::users() const {
 
 void DataServer::accept_ready() {
   for (int i = 0; i < kFramesPerTurn; ++i) {
-    auto socket = accept_unix(listener_.get());
+    auto socket = accept_connection(listener_.get());
     if (socket) {
       admit(std::move(*socket));
       continue;

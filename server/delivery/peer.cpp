@@ -36,6 +36,48 @@ Status check_runtime_dir(const std::string& path, const struct stat& info) {
                   by_group ? "g" : "o", path));
 }
 
+Result<sockaddr_un> unix_address(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return error(Code::kInvalidArgument,
+                 fmt::format("the socket path {} has {} bytes, and the kernel allows {}; set a "
+                             "shorter runtime_dir",
+                             path, path.size(), sizeof address.sun_path - 1));
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+// Replaces what a socket's last owner left there.
+Result<UniqueFd> listen_at(const sockaddr_un& address, int type, mode_t mode) {
+  const std::string path = address.sun_path;
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) == 0) {
+    if (!S_ISSOCK(found.st_mode)) {
+      return error(Code::kAlreadyExists,
+                   fmt::format("{} is there and is no socket; move it away", path));
+    }
+    if (::unlink(path.c_str()) != 0) {
+      return tl::unexpected(errno_status(errno, "removing the stale socket " + path));
+    }
+  }
+  UniqueFd fd(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return tl::unexpected(errno_status(errno, "making the socket " + path));
+  // The file gets its final permissions before anybody can connect: listen() comes last.
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return tl::unexpected(errno_status(errno, "binding " + path));
+  }
+  // Not through a link that somebody has put there meanwhile.
+  if (::fchmodat(AT_FDCWD, path.c_str(), mode, AT_SYMLINK_NOFOLLOW) != 0) {
+    return tl::unexpected(errno_status(errno, "setting the permissions of " + path));
+  }
+  if (::listen(fd.get(), SOMAXCONN) != 0) {
+    return tl::unexpected(errno_status(errno, "listening on " + path));
+  }
+  return fd;
+}
+
 }  // namespace
 
 Result<RuntimeLock> RuntimeLock::take(const std::string& runtime_dir) {
@@ -68,42 +110,25 @@ Result<RuntimeLock> RuntimeLock::take(const std::string& runtime_dir) {
 }
 
 Result<UniqueFd> listen_unix(const RuntimeLock&, const std::string& path, int type, mode_t mode) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return error(Code::kInvalidArgument,
-                 fmt::format("the socket path {} has {} bytes, and the kernel allows {}; set a "
-                             "shorter runtime_dir",
-                             path, path.size(), sizeof address.sun_path - 1));
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-
-  struct stat found {};
-  if (::lstat(path.c_str(), &found) == 0) {
-    if (!S_ISSOCK(found.st_mode)) {
-      return error(Code::kAlreadyExists,
-                   fmt::format("{} is there and is no socket; move it away", path));
-    }
-    if (::unlink(path.c_str()) != 0) {
-      return tl::unexpected(errno_status(errno, "removing the stale socket " + path));
-    }
-  }
-  UniqueFd fd(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) return tl::unexpected(errno_status(errno, "making the socket " + path));
-  // The file gets its final permissions before anybody can connect: listen() comes last.
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return tl::unexpected(errno_status(errno, "binding " + path));
-  }
-  if (::chmod(path.c_str(), mode) != 0) {
-    return tl::unexpected(errno_status(errno, "setting the permissions of " + path));
-  }
-  if (::listen(fd.get(), SOMAXCONN) != 0) {
-    return tl::unexpected(errno_status(errno, "listening on " + path));
-  }
-  return fd;
+  SPDLD_ASSIGN(const sockaddr_un address, unix_address(path));
+  return listen_at(address, type, mode);
 }
 
-Result<UniqueFd> accept_unix(int listener) {
+Result<UniqueFd> listen_unix_unlocked(const std::string& path, int type, mode_t mode) {
+  SPDLD_ASSIGN(const sockaddr_un address, unix_address(path));
+  const UniqueFd probe(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!probe) return tl::unexpected(errno_status(errno, "making the socket " + path));
+  const int connected =
+      ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  if (connected != 0 && (errno == ENOENT || errno == ECONNREFUSED))
+    return listen_at(address, type, mode);
+  if (connected != 0 && errno != EAGAIN && errno != EPROTOTYPE)
+    return tl::unexpected(errno_status(errno, "looking at " + path));
+  return error(Code::kAlreadyExists,
+               fmt::format("another process listens at {}; end it, or use another path", path));
+}
+
+Result<UniqueFd> accept_connection(int listener) {
   for (;;) {
     UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd) return fd;

@@ -34,7 +34,11 @@ class RuntimeLock {
 Result<UniqueFd> listen_unix(const RuntimeLock& lock, const std::string& path, int type,
                              mode_t mode);
 
-// Non-blocking and close-on-exec. kUnavailable: nobody is waiting any more.
-Result<UniqueFd> accept_unix(int listener);
+// The same for a path that no lock is about. kAlreadyExists: somebody listens there.
+Result<UniqueFd> listen_unix_unlocked(const std::string& path, int type, mode_t mode);
+
+// Of a listener of any kind: non-blocking and close-on-exec. kUnavailable: nobody is waiting any
+// more.
+Result<UniqueFd> accept_connection(int listener);
 
 }  // namespace spdld::delivery

@@ -120,7 +120,7 @@ TEST_F(ListenTest, ReplacesWhatACrashedDaemonLeft) {
   struct stat found {};
   ASSERT_EQ(::stat(path.c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0660u);
-  EXPECT_EQ(accept_unix(again->get()).error().code(), Code::kUnavailable) << "nobody waits";
+  EXPECT_EQ(accept_connection(again->get()).error().code(), Code::kUnavailable) << "nobody waits";
 }
 
 TEST_F(ListenTest, LeavesAloneWhatIsNoSocket) {
