@@ -40,8 +40,10 @@ if(SPDLD_BUILD_SERVER)
 endif()
 
 # Not where systemd would read it: a node without a GPU keeps the devices out.
-install(FILES deploy/systemd/gpu.conf DESTINATION "${CMAKE_INSTALL_DOCDIR}/systemd" COMPONENT doc)
-install(FILES deploy/prometheus/spdld.rules.yml
+# Nor without http.listen the Internet.
+install(FILES deploy/systemd/gpu.conf deploy/systemd/http.conf
+  DESTINATION "${CMAKE_INSTALL_DOCDIR}/systemd" COMPONENT doc)
+install(FILES deploy/prometheus/spdld.dashboard.json deploy/prometheus/spdld.rules.yml
   DESTINATION "${CMAKE_INSTALL_DOCDIR}/prometheus" COMPONENT doc)
 install(FILES CHANGELOG.md LICENSE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT doc)
 install(DIRECTORY docs config DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT doc)

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -35,6 +36,9 @@
 #include "engine/plan/builtin_ops.h"
 #include "live_config.h"
 #include "media/jpeg_scan/seek_indexes.h"
+#include "observe/http_listener.h"
+#include "observe/http_pages.h"
+#include "observe/http_server.h"
 #include "observe/metrics.h"
 #include "pipeline/catalogue.h"
 #include "pipeline/file_applies.h"
@@ -265,6 +269,22 @@ struct Daemon::Parts {
     }
   }
 
+  // Why ranks and jobs that come now are not served; none: they are. Any thread.
+  std::optional<std::string> not_ready() {
+    switch (phase.load(std::memory_order_relaxed)) {
+      case Phase::kStarting:
+        return "the daemon starts: it lists the datasets of its configuration's pipelines";
+      case Phase::kStopping: return "the daemon stops";
+      case Phase::kServing: break;
+    }
+    if (const auto drain = sessions.drain().view())
+      return fmt::format(
+          "user {} has drained the daemon: it takes no new jobs until 'spdlctl "
+          "undrain'; {} attached",
+          drain->by, counted(drain->ranks, "rank is", "ranks are"));
+    return std::nullopt;
+  }
+
   // Whether no thread is left that waits for storage.
   bool is_idle() {
     return io.idle_within(kReadGrace) && catalogue.listings().idle_within(kReadGrace);
@@ -291,6 +311,9 @@ struct Daemon::Parts {
   delivery::PidfdLiveness liveness;
   std::unique_ptr<delivery::DataServer> data;
   std::unique_ptr<control::ControlServer> control;
+  enum class Phase { kStarting, kServing, kStopping };
+  std::atomic<Phase> phase{Phase::kStarting};  // told by /readyz, and guards nothing
+  std::unique_ptr<observe::HttpServer> http;   // none: not configured
   bool owns_socket_files = false;
   bool stopped = false;
   bool used = false;
@@ -314,6 +337,17 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
       new Daemon(std::make_unique<Parts>(config, options, std::move(lock), std::move(store))));
   Parts& parts = *daemon->parts_;
   parts.owns_socket_files = !listeners.activated;
+  if (config.http.is_served()) {
+    SPDLD_ASSIGN(UniqueFd listener, observe::listen_http(config.http));
+    SPDLD_ASSIGN(parts.http, observe::HttpServer::start(
+                                 std::move(listener),
+                                 observe::http_pages(parts.service, config.http.jobs,
+                                                     [&parts] { return parts.not_ready(); })));
+    spdlog::info("http: /metrics, /healthz and /readyz at {}",
+                 config.http.address.empty()
+                     ? config.http.unix_path
+                     : fmt::format("{} port {}", config.http.address, config.http.port));
+  }
   // Consumers that come while datasets are listed wait in the sockets' backlog.
   parts.service.configure(live_texts(config));
   parts.service.restore();
@@ -342,6 +376,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
                                               .max_long_calls_per_uid = config.limits.long_calls,
                                               .trusted = trusted,
                                               .metrics = metrics}));
+  parts.phase = Parts::Phase::kServing;
   parts.idle_since = parts.clock.now();
   warn_of_surprises(config.access, parts.budget.limit_bytes());
   spdlog::info("spdld {} serves in {}: {} CPU workers, up to {} I/O threads, {} of {} for arenas",
@@ -392,12 +427,18 @@ bool Daemon::was_used() const { return parts_->used; }
 bool Daemon::stop() {
   Parts& parts = *parts_;
   if (std::exchange(parts.stopped, true)) return parts.is_idle();
+  parts.phase = Parts::Phase::kStopping;
   if (parts.owns_socket_files) {
     // While the lock is held: nobody else's sockets can be there.
     for (const char* name : {"/data.sock", "/control.sock"})
       unlink((parts.config.runtime_dir + name).c_str());
   }
   if (parts.control != nullptr) parts.control->stop(kControlGrace);
+  if (parts.http != nullptr) {
+    // While it listens: nobody else's socket can be there.
+    if (const std::string& path = parts.config.http.unix_path; !path.empty()) unlink(path.c_str());
+    parts.http->stop();
+  }
   parts.service.watch(nullptr);
   parts.sessions.suspend();
   if (parts.data != nullptr) parts.data->stop();

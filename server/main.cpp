@@ -22,6 +22,7 @@
 #include "delivery/systemd.h"
 #include "engine/plan/builtin_ops.h"
 #include "media/libraries.h"
+#include "observe/http_listener.h"
 #include "posix/unique_fd.h"
 #include "probe_file.h"
 #include "spec/daemon_config.h"
@@ -104,6 +105,8 @@ int print_probe(const std::string& path) {
 
 // The configuration, and every pipeline that it names.
 int check(const spdld::spec::DaemonConfig& config) {
+  if (const auto status = spdld::observe::check_http(config.http); !status.ok())
+    return complain(status);
   const auto files = spdld::spec::pipeline_files(config);
   if (!files) return complain(files.error());
   const spdld::Registry registry = spdld::engine::builtin_ops();

@@ -108,6 +108,7 @@ OWNED = [
     ),
     ("SQLite", r"sqlite3", ("server/store/",)),
     ("prometheus-cpp", r"prometheus/", ("server/observe/",)),
+    ("libmicrohttpd", r"microhttpd", ("server/observe/",)),
 ]
 
 # A folder of plain values: what it may include beside its own files and the standard library. It has

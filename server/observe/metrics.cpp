@@ -308,6 +308,14 @@ Observed observed_by(const job::Caller& caller, session::Service& service) {
   return observed;
 }
 
+Observed totals_of(const job::Caller& caller, session::Service& service) {
+  Observed observed;
+  observed.daemon = service.daemon(caller);
+  observed.daemon.caches.clear();
+  observed.daemon.storage.clear();
+  return observed;
+}
+
 std::string metrics_text(const Observed& observed) {
   Exposition to;
   const session::DaemonView& daemon = observed.daemon;

@@ -7,7 +7,7 @@
 
 #include "session/service.h"
 
-// What Prometheus is told of the daemon: `spdlctl metrics`. Any thread.
+// What Prometheus is told of the daemon: `spdlctl metrics`, /metrics. Any thread.
 namespace spdld::observe {
 
 // So many jobs have samples of their own: those that are read come first. The samples of all others
@@ -24,6 +24,8 @@ struct Observed {
 };
 
 Observed observed_by(const job::Caller& caller, session::Service& service);
+// Nothing of single jobs, pipelines and devices: for callers whom nobody knows.
+Observed totals_of(const job::Caller& caller, session::Service& service);
 
 // In Prometheus' text format.
 std::string metrics_text(const Observed& observed);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/daemon_config.h"
 
+#include <arpa/inet.h>
 #include <glob.h>
+#include <netinet/in.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -248,6 +250,56 @@ LimitsConfig read_limits(const Json& value) {
   return limits;
 }
 
+bool is_address(const std::string& text) {
+  in6_addr ignored{};
+  return inet_pton(AF_INET, text.c_str(), &ignored) == 1 ||
+         inet_pton(AF_INET6, text.c_str(), &ignored) == 1;
+}
+
+Result<HttpConfig> read_http(const Node& node, const Json& value) {
+  HttpConfig http{.jobs = value.at("jobs").get<bool>()};
+  const auto given = value.find("listen");
+  if (given == value.end()) return http;
+  const Node& at = child(node, "listen");
+  const auto text = given->get<std::string>();
+  const auto refuse = [&](const std::string& why) {
+    return tl::unexpected<Status>(at.fail("http.listen: " + why));
+  };
+
+  constexpr std::string_view kUnix = "unix:";
+  if (text.starts_with(kUnix)) {
+    if (text.size() == kUnix.size())
+      return refuse("no path after 'unix:'; write one, such as unix:/run/spdld/http.sock");
+    SPDLD_ASSIGN(http.unix_path, absolute_path(at, "http.listen", text.substr(kUnix.size())));
+    constexpr std::size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
+    if (http.unix_path.size() > kLongest)
+      return refuse(std::to_string(http.unix_path.size()) +
+                    " bytes are too long for a socket's path; use at most " +
+                    std::to_string(kLongest));
+    return http;
+  }
+
+  const std::size_t colon = text.rfind(':');
+  const std::string_view port = std::string_view(text).substr(std::min(colon, text.size()));
+  const std::int64_t number = port.empty() ? -1 : parse_integer(port.substr(1)).value_or(-1);
+  std::string address = text.substr(0, colon);
+  const bool bracketed = address.starts_with('[') && address.ends_with(']');
+  if (bracketed) address = address.substr(1, address.size() - 2);
+  if (number < 0 || bracketed != (address.find(':') != std::string::npos))
+    return refuse(quote(text) +
+                  " is neither unix:PATH nor ADDRESS:PORT, such as 127.0.0.1:9464 or "
+                  "'[::1]:9464'");
+  if (number < 1 || number > 65535)
+    return refuse("port " + std::to_string(number) + " is not between 1 and 65535");
+  if (!is_address(address))
+    return refuse(quote(address) +
+                  " is no address; write 127.0.0.1 for this machine alone, one of the machine's "
+                  "for a network, or 0.0.0.0 for all");
+  http.address = std::move(address);
+  http.port = static_cast<std::uint16_t>(number);
+  return http;
+}
+
 Result<Node> read_root(const std::string& path, const std::string& working_directory) {
   if (path.empty()) {
     Node root;
@@ -309,6 +361,7 @@ Result<DaemonConfig> load_daemon_config(const std::string& path,
   SPDLD_ASSIGN(config.access, read_access(child(root, "access"), json.at("access")));
   SPDLD_ASSIGN(config.job, read_job(child(root, "job"), json.at("job")));
   config.limits = read_limits(json.at("limits"));
+  SPDLD_ASSIGN(config.http, read_http(child(root, "http"), json.at("http")));
   config.log.level = json.at("log").at("level").get<std::string>();
   config.log.format = json.at("log").at("format").get<std::string>();
   return config;

@@ -86,6 +86,16 @@ struct LimitsConfig {
   MemoryBound arena{.fraction = 0.75};
 };
 
+// Where metrics and the daemon's health are served: on one of two, or nowhere.
+struct HttpConfig {
+  std::string unix_path = {};  // absolute
+  std::string address = {};    // of IPv4 or IPv6
+  std::uint16_t port = 0;      // at `address`
+  bool jobs = false;           // whether whoever reaches `address` sees the jobs of all users
+
+  bool is_served() const { return !unix_path.empty() || !address.empty(); }
+};
+
 struct LogConfig {
   std::string level = "info";   // as spdlog has them: trace ... critical, off
   std::string format = "text";  // text | json
@@ -104,6 +114,7 @@ struct DaemonConfig {
   AccessConfig access;
   JobConfig job;
   LimitsConfig limits;
+  HttpConfig http;
   LogConfig log;
 };
 

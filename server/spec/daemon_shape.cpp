@@ -263,6 +263,25 @@ Key limits_key() {
       });
 }
 
+Key http_key() {
+  Shape listen = string_shape();
+  listen.expected = "null, unix:PATH or ADDRESS:PORT such as 127.0.0.1:9464";
+  return section(
+      "http", "metrics for Prometheus and the daemon's health, by HTTP",
+      {
+          {.name = "listen",
+           .doc = "unix:PATH: who connects is shown what 'spdlctl metrics' shows that user; "
+                  "ADDRESS:PORT: whoever reaches it is shown totals; null: nowhere",
+           .shape = std::move(listen),
+           .nullable = true},
+          {.name = "jobs",
+           .doc = "whether whoever reaches ADDRESS:PORT is shown what an admin is, too: jobs, "
+                  "stages and ranks of all users, and storage",
+           .shape = bool_shape(),
+           .default_value = false},
+      });
+}
+
 Key log_key() {
   return section(
       "log", "what the daemon writes to stderr",
@@ -298,6 +317,7 @@ Shape daemon_shape() {
       access_key(),
       job_key(),
       limits_key(),
+      http_key(),
       log_key(),
   });
 }

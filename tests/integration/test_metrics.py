@@ -13,17 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 import daemon as daemon_module
+import metrics as prometheus
 import pytest
 from integration.ranks import Rank
+from metrics import Labels, jobs_in, read
 from users import ANN, BOB, Place
 
-RULES = daemon_module.REPOSITORY / "deploy/prometheus"
 ITEMS, BATCH = 24, 4
-SAMPLE = re.compile(r'(\w+)(?:\{((?:\w+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
-LABEL = re.compile(r'(\w+)="((?:[^"\\\n]|\\["\\n])*)"')
-ESCAPES = {r"\n": "\n", r"\"": '"', r"\\": "\\"}
-
-Labels = frozenset[tuple[str, str]]
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool of Debian's package prometheus is not here"
 )
@@ -34,35 +30,8 @@ def pipeline(write_pipeline: Callable[..., pathlib.Path], dataset: Any) -> pathl
     return write_pipeline(dataset)
 
 
-def read(text: str) -> dict[str, dict[Labels, float]]:
-    """The samples of each metric, by their labels; a line that is not of the format fails."""
-    metrics: dict[str, dict[Labels, float]] = {}
-    for line in text.splitlines():
-        if re.fullmatch(r"# HELP \w+ .+|# TYPE \w+ (counter|gauge)", line):
-            continue
-        sample = SAMPLE.fullmatch(line)
-        assert sample, line
-        labels = frozenset(
-            (name, re.sub(r"\\.", lambda escape: ESCAPES[escape[0]], value))
-            for name, value in LABEL.findall(sample[2] or "")
-        )
-        of_metric = metrics.setdefault(sample[1], {})
-        assert labels not in of_metric, f"twice: {line}"
-        of_metric[labels] = float(sample[3])
-    return metrics
-
-
 def labelled(**labels: str) -> Labels:
     return frozenset(labels.items())
-
-
-def jobs_in(metrics: dict[str, dict[Labels, float]]) -> set[tuple[str, str, str]]:
-    return {
-        (dict(labels)["owner"], dict(labels)["job"], dict(labels)["pipeline"])
-        for samples in metrics.values()
-        for labels in samples
-        if "job" in dict(labels)
-    }
 
 
 def promtool(*arguments: str | pathlib.Path, given: str | None = None) -> str:
@@ -135,18 +104,20 @@ def test_metrics_are_of_what_the_caller_may_see() -> None:
     assert jobs_in(told[0]) == {of_ann, of_bob}
 
 
-def test_alerts_are_on_metrics_that_there_are(daemon: Any, start_rank: Callable[..., Rank]) -> None:
+def test_alerts_and_the_dashboard_are_on_metrics_that_there_are(
+    daemon: Any, start_rank: Callable[..., Rank]
+) -> None:
+    source = daemon_module.REPOSITORY / "server/observe/metrics.cpp"
+    names = set(re.findall(r'"(spdld_\w+)"', source.read_text()))
     start_rank(daemon, job="run").take(1)
     told = set(read(daemon.ctl("metrics").stdout))
-    rules = (RULES / "spdld.rules.yml").read_text()
-    used = {
-        name
-        for expression in re.findall(r"(?m)^ +expr: (.*)$", rules)
-        for name in re.findall(r"\bspdld_\w+", expression)
-    }
-    # Devices are told of while reads wait for them, which the page cache may answer all.
-    assert used - told <= {"spdld_storage_stuck"}
-    assert "spdld_session_waited_seconds_total" in used
+    assert told and told <= names
+    for kind, expressions in (
+        ("alerts", prometheus.alerts()),
+        ("dashboard", [expression for expression, _ in prometheus.dashboard()]),
+    ):
+        used = {name for expression in expressions for name in prometheus.names(expression)}
+        assert used and used <= names, kind
 
 
 @needs_promtool
@@ -159,5 +130,5 @@ def test_promtool_has_nothing_against_the_metrics(
 
 @needs_promtool
 def test_alerts_come_when_they_should() -> None:
-    assert promtool("check", "rules", RULES / "spdld.rules.yml") == ""
-    assert promtool("test", "rules", RULES / "spdld.rules.test.yml") == ""
+    assert promtool("check", "rules", prometheus.DIRECTORY / "spdld.rules.yml") == ""
+    assert promtool("test", "rules", prometheus.DIRECTORY / "spdld.rules.test.yml") == ""

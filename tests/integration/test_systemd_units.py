@@ -84,23 +84,24 @@ def documented(unit: str) -> str:
 def test_the_services_are_as_hardened_as_docs_say(installed: pathlib.Path) -> None:
     assert exposure(installed) == documented("the system's")
     assert float(exposure(installed)) < 2.0
-    add_drop_in(installed)
-    assert exposure(installed) == documented("with \\[`gpu.conf`")
+    for name in ("gpu", "http"):
+        add_drop_in(installed, name)
+        assert exposure(installed) == documented(f"with \\[`{name}.conf`")
+        shutil.rmtree(installed / "spdld.service.d")
     own = (UNITS / "user/spdld.service.in").read_text()
     own = own.replace('"@PROGRAM@" @CONFIG@', "/bin/true ")
     (installed / "spdld.service").write_text(own)
-    shutil.rmtree(installed / "spdld.service.d")
     assert exposure(installed, "--user") == documented("one's own")
 
 
-def add_drop_in(installed: pathlib.Path) -> None:
-    drop_in = installed / "spdld.service.d" / "gpu.conf"
+def add_drop_in(installed: pathlib.Path, name: str) -> None:
+    drop_in = installed / "spdld.service.d" / f"{name}.conf"
     drop_in.parent.mkdir()
-    drop_in.write_text((UNITS / "gpu.conf").read_text())
+    drop_in.write_text((UNITS / f"{name}.conf").read_text())
 
 
 def test_the_service_with_gpus_has_their_devices_alone(installed: pathlib.Path) -> None:
-    add_drop_in(installed)
+    add_drop_in(installed, "gpu")
     done = analyze("verify", "--man=no", str(installed / "spdld.service"), units=installed)
     # The program that makes device nodes is there where there is a driver.
     complaints = [
@@ -121,6 +122,18 @@ def test_the_service_with_gpus_has_their_devices_alone(installed: pathlib.Path) 
         "LimitMEMLOCK",
         "Environment",
     }
+
+
+def test_the_service_with_http_has_internet_sockets_beside_its_own(
+    installed: pathlib.Path,
+) -> None:
+    add_drop_in(installed, "http")
+    done = analyze("verify", "--man=no", str(installed / "spdld.service"), units=installed)
+    assert not [line for line in done.stderr.splitlines() if "spdld" in line or "http.conf" in line]
+    assert read("spdld.service")["Service"]["RestrictAddressFamilies"] == "AF_UNIX"
+    unit = read("http.conf")["Service"]
+    assert unit["RestrictAddressFamilies"] == "AF_INET AF_INET6"
+    assert set(unit) == {"RestrictAddressFamilies", "IPAddressDeny", "IPAddressAllow"}
 
 
 @pytest.mark.parametrize("name", ["control", "data"])

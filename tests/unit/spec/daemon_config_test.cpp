@@ -69,6 +69,7 @@ TEST_F(DaemonConfigTest, FillsInDefaultsWithoutAFile) {
   EXPECT_EQ(config->limits.unattached_bytes, 16u << 20);
   EXPECT_EQ(config->limits.unread_bytes, 64u << 20);
   EXPECT_EQ(config->limits.file_bytes, 512u << 20);
+  EXPECT_FALSE(config->http.is_served());
   EXPECT_EQ(config->log.level, "info");
   EXPECT_EQ(config->log.format, "text");
 }
@@ -323,6 +324,54 @@ TEST_F(DaemonConfigTest, ReadsWhatOneUserMayHaveOfTheArenaBudget) {
   EXPECT_EQ(fixed->limits.arena.fraction, std::nullopt);
   EXPECT_EQ(fixed->limits.arena.bytes, std::uint64_t{8} << 30);
   EXPECT_FALSE(load("limits: {arena: lots}"));
+}
+
+TEST_F(DaemonConfigTest, ReadsWhereMetricsAreServed) {
+  EXPECT_FALSE(load("log: {level: info}")->http.is_served());
+  EXPECT_FALSE(load("http: {listen: null}")->http.is_served());
+  const auto local = load("http: {listen: 127.0.0.1:9464}")->http;
+  EXPECT_EQ(local.address, "127.0.0.1");
+  EXPECT_EQ(local.port, 9464);
+  EXPECT_FALSE(local.jobs);
+  const auto all = load("http: {listen: '[::]:65535', jobs: true}")->http;
+  EXPECT_EQ(all.address, "::");
+  EXPECT_EQ(all.port, 65535);
+  EXPECT_TRUE(all.jobs);
+  const auto of_unix = load("http: {listen: 'unix:run/http.sock'}")->http;
+  EXPECT_EQ(of_unix.unix_path, directory_ / "run/http.sock");
+  EXPECT_EQ(of_unix.address, "");
+  EXPECT_TRUE(of_unix.is_served());
+}
+
+TEST_F(DaemonConfigTest, RefusesWhereNothingCanBeServed) {
+  const auto refused = [&](const std::string& listen) {
+    const std::string told = error_of("http: {listen: '" + listen + "'}\n");
+    const std::string start = "spdld.yaml:1:16: http.listen: ";
+    EXPECT_EQ(told.substr(0, start.size()), start);
+    return told.substr(std::min(start.size(), told.size()));
+  };
+  for (const std::string neither :
+       {"here", "::1", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "::1:80", "[127.0.0.1]:80",
+        "http://127.0.0.1:80", "9464", "unix"}) {
+    EXPECT_EQ(refused(neither), "'" + neither +
+                                    "' is neither unix:PATH nor ADDRESS:PORT, such as "
+                                    "127.0.0.1:9464 or '[::1]:9464'");
+  }
+  for (const std::string name : {"localhost", "*", "1.2.3", "1.2.3.4.5", "0x7f000001"}) {
+    EXPECT_EQ(refused(name + ":9464"),
+              "'" + name +
+                  "' is no address; write 127.0.0.1 for this machine alone, one of the machine's "
+                  "for a network, or 0.0.0.0 for all");
+  }
+  EXPECT_EQ(refused("127.0.0.1:0"), "port 0 is not between 1 and 65535");
+  EXPECT_EQ(refused("127.0.0.1:65536"), "port 65536 is not between 1 and 65535");
+  EXPECT_EQ(refused("unix:"),
+            "no path after 'unix:'; write one, such as unix:/run/spdld/http.sock");
+  EXPECT_EQ(refused("unix:/" + std::string(107, 'x')),
+            "108 bytes are too long for a socket's path; use at most 107");
+  EXPECT_EQ(error_of("http: {listen: [127.0.0.1]}\n"),
+            "spdld.yaml:1:16: http.listen: expected null, unix:PATH or ADDRESS:PORT such as "
+            "127.0.0.1:9464, got a list");
 }
 
 TEST_F(DaemonConfigTest, RefusesTimesThatAreNone) {

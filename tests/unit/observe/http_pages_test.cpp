@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "observe/http_pages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/control/fake_service.h"
+#include "tests/unit/observe/read_metrics.h"
+
+namespace spdld::observe {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr uid_t kAnn = 1001;
+constexpr uid_t kBob = 1002;
+
+Peer user(uid_t uid) {
+  Peer peer;
+  peer.uid = uid;
+  return peer;
+}
+
+class HttpPagesTest : public ::testing::Test {
+ protected:
+  HttpPagesTest() {
+    service_.daemon_view.rows = 7;
+    service_.daemon_view.storage = {{.device = "259:2", .mount = "/data", .stuck = 1}};
+    service_.daemon_view.caches.emplace_back().name = "images";
+    service_.job_view.job = "run";
+    service_.job_view.owner = kAnn;
+  }
+  ReadMetrics metrics(const HttpPages& pages, const std::optional<Peer>& peer) {
+    const HttpPage page = pages.at("/metrics")(peer);
+    EXPECT_EQ(page.status, 200u);
+    return read_metrics(*page.text);
+  }
+
+  control::FakeService service_;
+  std::optional<std::string> not_ready_;
+};
+
+TEST_F(HttpPagesTest, ShowAUserWhatThatUserMaySee) {
+  const HttpPages pages = http_pages(service_, false, [] { return std::nullopt; });
+  EXPECT_TRUE(metrics(pages, user(kAnn)).samples.contains("spdld_job_rows_total"));
+  EXPECT_EQ(service_.last_caller().uid, kAnn);
+  metrics(pages, user(kBob));
+  EXPECT_EQ(service_.last_caller().uid, kBob);
+}
+
+TEST_F(HttpPagesTest, ShowTotalsAloneToAPeerThatNobodyKnows) {
+  const HttpPages pages = http_pages(service_, false, [] { return std::nullopt; });
+  const ReadMetrics told = metrics(pages, std::nullopt);
+  EXPECT_EQ(told.value("spdld_rows_total"), 7);
+  EXPECT_THAT(service_.calls(), ElementsAre("daemon"));
+  for (const auto& [name, samples] : told.samples) {
+    EXPECT_FALSE(name.starts_with("spdld_storage_") || name.starts_with("spdld_cache_")) << name;
+    for (const auto& [labels, value] : samples) EXPECT_FALSE(labels.contains("job")) << name;
+  }
+}
+
+TEST_F(HttpPagesTest, ShowEverybodyWhatAnAdminSeesWhereTheyMay) {
+  const HttpPages pages = http_pages(service_, true, [] { return std::nullopt; });
+  const ReadMetrics told = metrics(pages, std::nullopt);
+  EXPECT_EQ(service_.last_caller().uid, Credentials::kDaemon);
+  EXPECT_TRUE(told.samples.contains("spdld_job_rows_total"));
+  EXPECT_TRUE(told.samples.contains("spdld_storage_stuck"));
+  metrics(pages, user(kBob));
+  EXPECT_EQ(service_.last_caller().uid, kBob) << "a user is known, and sees its own";
+}
+
+TEST_F(HttpPagesTest, GiveThoseWhoAskOftenTheSameAgain) {
+  const HttpPages pages = http_pages(service_, false, [] { return std::nullopt; });
+  const auto& page = pages.at("/metrics");
+  // A second may pass between two of these, but not between all.
+  std::size_t same = 0;
+  for (int i = 0; i < 50; ++i) same += page(user(kAnn)).text == page(user(kAnn)).text ? 1 : 0;
+  EXPECT_GT(same, 0u);
+  EXPECT_NE(page(user(kAnn)).text, page(user(kBob)).text);
+  EXPECT_NE(page(user(kAnn)).text, page(std::nullopt).text);
+}
+
+TEST_F(HttpPagesTest, SayWhyTheDaemonIsNotReady) {
+  const HttpPages pages = http_pages(service_, false, [this] { return not_ready_; });
+  const auto& page = pages.at("/readyz");
+  EXPECT_EQ(page(std::nullopt).status, 200u);
+  EXPECT_EQ(*page(std::nullopt).text, "ready\n");
+  not_ready_ = "it stops";
+  EXPECT_EQ(page(std::nullopt).status, 503u);
+  EXPECT_EQ(*page(std::nullopt).text, "it stops\n");
+  EXPECT_EQ(pages.at("/healthz")(std::nullopt).status, 200u) << "it lives none the less";
+}
+
+}  // namespace
+}  // namespace spdld::observe
