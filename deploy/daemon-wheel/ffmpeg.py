@@ -1,19 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FFmpeg under the LGPL, with the decoders that spdld uses and no others, from Debian's source.
-
-Its libraries take the place of Debian's, which are of the same version.
-"""
+"""FFmpeg under the LGPL, with the decoders that spdld uses and no others."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import pathlib
 import re
-import subprocess
-import sys
 
-import debian_packages
+import from_source
 
 VERSION = "7:5.1.9-0+deb12u1"
 DSC_SHA256 = "055f82fca9a92f1d47216be2c2488d09373c7ca154806fbc36b0127c191d5104"
@@ -50,25 +43,5 @@ def options() -> list[str]:
     return [*OPTIONS, f"--enable-decoder={','.join(decoders)}"]
 
 
-def build(debian: debian_packages.Debian, directory: pathlib.Path) -> pathlib.Path:
-    """The directory with its libraries, made in `directory`, where it is kept."""
-    made, source, log = directory / "made", directory / "source", directory / "log"
-    stamp = made / "made-from"
-    recipe = hashlib.sha256("\n".join([VERSION, DSC_SHA256, *options()]).encode()).hexdigest()
-    if stamp.exists() and stamp.read_text() == recipe:
-        return made / "lib"
-    print("building FFmpeg", file=sys.stderr)
-    directory.mkdir(parents=True, exist_ok=True)
-    debian.unpack_source("ffmpeg", VERSION, DSC_SHA256, source)
-    jobs = len(os.sched_getaffinity(0))
-    commands = (
-        ["./configure", f"--prefix={made}", *options()],
-        ["make", f"-j{jobs}"],
-        ["make", "install-libs"],
-    )
-    with log.open("w") as out:
-        for command in commands:
-            if subprocess.run(command, cwd=source, stdout=out, stderr=out).returncode != 0:
-                raise SystemExit(f"FFmpeg was not built: {log}")
-    stamp.write_text(recipe)
-    return made / "lib"
+def source() -> from_source.Source:
+    return from_source.Source("ffmpeg", VERSION, DSC_SHA256, options(), "install-libs")

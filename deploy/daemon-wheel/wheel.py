@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """wheel.py BUILD TO: the wheel spdld-daemon of what was built in BUILD, in the directory TO.
 
-Its libraries are the newest of Debian's, and FFmpeg as `ffmpeg.py` builds it. What is got and built
-for it is kept in build/daemon-wheel.
+Its libraries are the newest of Debian's, but for those that are built here: FFmpeg (`ffmpeg.py`) and
+libmicrohttpd (`microhttpd.py`). What is got and built for it is kept in build/daemon-wheel.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hashlib
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import zipfile
 
 import debian_packages
 import ffmpeg
+import microhttpd
 import older_symbols
 from debian_packages import Package, output_of
 
@@ -28,6 +30,7 @@ KEPT = REPOSITORY / "build/daemon-wheel"
 PROGRAMS = ("spdld", "spdlctl")
 PLATFORM = "manylinux_2_34_x86_64"
 MOST_BYTES = 25 << 20
+BUILT_HERE = (ffmpeg.source(), microhttpd.source())
 # What every Linux with this tag has.
 OF_THE_SYSTEM = {"libc6", "libgcc-s1", "libstdc++6", "zlib1g"}
 METADATA = """\
@@ -66,6 +69,10 @@ libavcodec, libavformat, libavutil and libswresample are built from the source o
 the LGPL 2.1 or later, with
 
     ./configure {ffmpeg_options}
+
+libmicrohttpd is built from its source below, under the LGPL 2.1 or later, with
+
+    ./configure {microhttpd_options}
 
 Where one of these symbols is used, an older version of it is, for older systems: {symbols}.
 All libraries are renamed, and look for each other in their own directory.
@@ -148,25 +155,29 @@ def check(wheel: pathlib.Path, licensed: dict[str, str]) -> None:
 
 
 class Libraries:
-    """What the programs need beyond the system's: FFmpeg as built here, the rest as Debian has it now."""
+    """What the programs need beyond the system's: some as built here, the rest as Debian has it now."""
 
     def __init__(self, programs: list[pathlib.Path], debian: debian_packages.Debian) -> None:
-        made = ffmpeg.build(debian, KEPT / "ffmpeg")
+        made = {source.build(debian, KEPT / source.name): source.name for source in BUILT_HERE}
         root = KEPT / "root"
         shutil.rmtree(root, ignore_errors=True)
-        needed = libraries_of(programs, [made]).items()
-        package_by_name = packages_of({name: path for name, path in needed if path.parent != made})
+        needed = libraries_of(programs, [*made]).items()
+        package_by_name = packages_of(
+            {name: path for name, path in needed if path.parent not in made}
+        )
         self.packages = debian.extract(set(package_by_name.values()) - OF_THE_SYSTEM, root)
         multiarch = output_of("dpkg-architecture", "-qDEB_HOST_MULTIARCH").strip()
-        self.directories = [made, root / "usr/lib" / multiarch, root / "lib" / multiarch]
+        self.directories = [*made, root / "usr/lib" / multiarch, root / "lib" / multiarch]
         self.package_by_file = {}
-        self.copyright_by_package = {"ffmpeg": KEPT / "ffmpeg/source/debian/copyright"} | {
+        self.copyright_by_package = {
+            name: KEPT / name / "source/debian/copyright" for name in made.values()
+        } | {
             package.name: root / "usr/share/doc" / package.name / "copyright"
             for package in self.packages
         }
         for name, path in libraries_of(programs, self.directories).items():
             if path.parent in self.directories:
-                package = "ffmpeg" if path.parent == made else package_by_name[name]
+                package = made.get(path.parent) or package_by_name[name]
                 self.package_by_file[path.resolve().name] = package
                 older_symbols.bind_older(path)
 
@@ -187,10 +198,11 @@ def write_sources(
 ) -> None:
     text = SOURCES.format(
         ffmpeg_options=" ".join(ffmpeg.options()),
+        microhttpd_options=" ".join(map(shlex.quote, microhttpd.OPTIONS)),
         symbols=", ".join(symbol for symbol, _ in older_symbols.OLDER.values()),
     )
     sources = {f"{package.source}={package.version}" for package in packages}
-    sources.add(f"ffmpeg={ffmpeg.VERSION}")
+    sources |= {f"{source.name}={source.version}" for source in BUILT_HERE}
     files = debian.source_files(sorted(sources)).items()
     for source in sorted(sources):
         text += f"{source}\n"
