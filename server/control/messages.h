@@ -8,6 +8,7 @@
 #include "engine/plan/plan_facts.h"
 #include "pipeline/preview_view.h"
 #include "session/diagnosis.h"
+#include "session/live_values.h"
 #include "session/views.h"
 #include "spdld/v1/control.pb.h"
 

@@ -138,6 +138,7 @@ const JobValue* find(const std::string& key) {
 
 Status no_such_value(const std::string& key) {
   std::vector<std::string> known;
+  known.reserve(kJobValues.size());
   for (const JobValue& value : kJobValues) known.emplace_back(value.key);
   return session::no_such_value(key, known, "a job");
 }
@@ -166,6 +167,7 @@ Status not_in_range(const std::string& key, const std::string& value, const std:
 std::vector<LiveValue> live_values(const JobLimits& limits, const JobLimits& first,
                                    const Plan& plan) {
   std::vector<LiveValue> values;
+  values.reserve(kJobValues.size());
   for (const JobValue& value : kJobValues)
     values.push_back({.key = std::string(value.key),
                       .now = value.text(limits, plan),

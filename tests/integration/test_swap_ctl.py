@@ -170,7 +170,11 @@ def test_limits_are_changed_and_lifted(daemon: Any) -> None:
     made = create(daemon, "--weight", "0.5", "--cpus", "1")
     assert made["limits"] == {"weight": 0.5, "cpus": 1, "arena_bytes": None}
     daemon.ctl("tune", "run", "cpus=all", "memory=64MiB")
-    assert daemon.ctl_json("get", "jobs", "run")["limits"] == {"weight": 0.5, "cpus": None, "arena_bytes": 64 << 20}
+    assert daemon.ctl_json("get", "jobs", "run")["limits"] == {
+        "weight": 0.5,
+        "cpus": None,
+        "arena_bytes": 64 << 20,
+    }
     assert len(read_job(daemon)) == STEPS
 
 

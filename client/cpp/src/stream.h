@@ -14,6 +14,7 @@
 #include "launch_env.h"
 #include "link.h"
 #include "loader_device.h"
+#include "process_facts.h"
 #include "spdld/loader.h"
 #include "waiting.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What spdlctl does to running jobs: apply with --job, rollback, limits and skips.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -13,6 +14,9 @@ namespace spdld::ctl {
 namespace {
 
 using session::SwapAt;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SpdlctlSwapTest : public ::testing::Test {
  protected:

@@ -179,6 +179,7 @@ TEST(ArenaBudget, NeverGoesOverItsLimitWhateverTheThreads) {
   const test::ScratchDir dir;
   ArenaBudget budget(10, files_in(dir));
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int n = 0; n < 200; ++n) {

@@ -121,12 +121,8 @@ StoredJob job() {
   job.epochs = job::EpochMode::kManual;
   job.open_epochs = 4;
   job.max_epochs = 90;
-  job.limits = {.weight = 2.5,
-                .cpus = 3,
-                .bytes = 1 << 20,
-                .fetching = 64,
-                .processing = 2,
-                .prefetch = 8};
+  job.limits = {
+      .weight = 2.5, .cpus = 3, .bytes = 1 << 20, .fetching = 64, .processing = 2, .prefetch = 8};
   job.first_limits = {.weight = 1.5};
   job.vars = {{"size", "192"}};
   job.first_vars = {{"size", "224"}};
