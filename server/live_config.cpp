@@ -56,18 +56,22 @@ std::map<std::string, std::string> live_texts(const spec::DaemonConfig& config) 
 
 std::vector<session::DaemonValue> live_values(const spec::DaemonConfig& config, LiveParts parts) {
   // A text is read as the command line's --set reads it.
+  using Setting = session::DaemonValue::Setting;
   using Apply = std::function<Status(const spec::DaemonConfig& said)>;
   const auto value = [](std::string key, std::string range, std::string means,
-                        std::function<std::string()> now, Apply apply) {
-    auto set = [key, range, apply = std::move(apply)](const std::string& text) -> Status {
+                        std::function<std::string()> now, Apply apply, Apply check = nullptr) {
+    auto read = [key, range, apply = std::move(apply),
+                 check = std::move(check)](const std::string& text) -> Result<Setting> {
       const auto said = spec::load_daemon_config("", {key + "=" + text});
-      return said ? apply(*said) : session::not_in_range(key, text, range);
+      if (!said || (check && !check(*said).ok()))
+        return tl::unexpected<Status>(session::not_in_range(key, text, range));
+      return [apply, said = *said] { return apply(said); };
     };
     return session::DaemonValue{.key = std::move(key),
                                 .range = std::move(range),
                                 .means = std::move(means),
                                 .now = std::move(now),
-                                .set = std::move(set)};
+                                .read = std::move(read)};
   };
   const std::string most = std::to_string(parts.executor.most_threads());
   const std::string size(kSizeOrShare);
@@ -75,13 +79,12 @@ std::vector<session::DaemonValue> live_values(const spec::DaemonConfig& config, 
       value(
           "executor.cpu_threads", "1 to " + most + ", or auto", "CPU workers",
           [&executor = parts.executor] { return std::to_string(executor.threads()); },
-          [&executor = parts.executor, most](const spec::DaemonConfig& said) -> Status {
-            const unsigned threads = threads_of(said.executor.cpu_threads);
-            if (threads > executor.most_threads())
-              return session::not_in_range("executor.cpu_threads", std::to_string(threads),
-                                           "1 to " + most + ", or auto");
-            executor.set_threads(threads);
-            return {};
+          [&executor = parts.executor](const spec::DaemonConfig& said) {
+            return executor.set_threads(threads_of(said.executor.cpu_threads));
+          },
+          [&executor = parts.executor](const spec::DaemonConfig& said) -> Status {
+            if (threads_of(said.executor.cpu_threads) <= executor.most_threads()) return {};
+            return Status(Code::kInvalidArgument, "more than there can be");
           }),
       value(
           "executor.io_threads", "1 to 1024", "most threads that wait for storage",

@@ -364,8 +364,8 @@ struct UrisPart {
 };
 static_assert(sizeof(UrisPart) == 8);
 
-// For what the consumer's loop has waited since its loader was opened. Told about once a second,
-// while it asks for batches.
+// How long the consumer's loop has waited since its loader was opened: for batches, and for a core.
+// Told about once a second, while it asks for batches.
 struct WaitedFrame {
   FrameHeader header;
   std::uint64_t waited_ms;  // for batches, the wait that is going on included

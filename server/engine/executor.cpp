@@ -10,12 +10,14 @@
 #include <algorithm>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text/counted.h"
 
 namespace spdld::engine {
 namespace {
@@ -89,30 +91,60 @@ Executor::Executor(ExecutorOptions options)
               .many_fetches = options_.many_fetches,
               .few_fetches = options_.few_fetches}),
       clocks_(options_.most_threads),
-      last_runs_(options_.most_threads) {
+      last_runs_(options_.most_threads),
+      ended_(options_.most_threads, true) {
   SPDLD_CHECK(options_.threads > 0);
   MutexLock lock(starting_);
   workers_.resize(options_.most_threads);
-  for (unsigned worker = 0; worker < options_.threads; ++worker) start_worker(worker);
+  for (unsigned worker = 0; worker < options_.threads; ++worker) {
+    if (start_worker(worker)) continue;
+    MutexLock stopping(mutex_);
+    stopping_ = true;
+    work_may_wait_.notify_all();
+    throw std::system_error(EAGAIN, std::generic_category(), "a CPU worker's thread");
+  }
 }
 
-void Executor::start_worker(unsigned worker) {
-  workers_[worker] = std::jthread([this, worker] { work(worker); });
+bool Executor::start_worker(unsigned worker) {
+  {
+    MutexLock lock(mutex_);
+    if (!ended_[worker]) return true;  // it has not seen yet that it was one too many
+    ended_[worker] = false;
+  }
+  if (workers_[worker].joinable()) workers_[worker].join();
+  try {
+    workers_[worker] = std::jthread([this, worker] { work(worker); });
+    return true;
+  } catch (const std::system_error&) {
+    MutexLock lock(mutex_);
+    ended_[worker] = true;
+    return false;
+  }
 }
 
-void Executor::set_threads(unsigned threads) {
+Status Executor::set_threads(unsigned threads) {
   SPDLD_CHECK(threads > 0 && threads <= options_.most_threads);
   MutexLock starting(starting_);
+  const auto set = [this](unsigned count) {
+    MutexLock lock(mutex_);
+    threads_ = count;
+    queue_.set_workers(count);
+    work_may_wait_.notify_all();
+  };
   const unsigned before = threads_;
   {
     MutexLock lock(mutex_);
-    if (stopping_) return;
-    threads_ = threads;
-    queue_.set_workers(threads);
-    work_may_wait_.notify_all();  // those that are too many look, and end
+    if (stopping_) return {};
   }
-  for (unsigned worker = threads; worker < before; ++worker) workers_[worker].join();
-  for (unsigned worker = before; worker < threads; ++worker) start_worker(worker);
+  set(threads);
+  for (unsigned worker = before; worker < threads; ++worker) {
+    if (start_worker(worker)) continue;
+    set(worker);
+    return Status(Code::kResourceExhausted,
+                  "the machine gives the daemon no further thread, so that it has " +
+                      counted(worker, "CPU worker") + ": raise its limit of tasks (TasksMax=)");
+  }
+  return {};
 }
 
 Executor::~Executor() {
@@ -418,7 +450,11 @@ void Executor::work(unsigned worker) {
       const Change change(*this);
       bool has_picked = false;
       while (!stopping_ && worker < threads_ && !(has_picked = queue_.pick(claim))) sleep(worker);
-      if (!has_picked) return clocks_.end(worker);
+      if (!has_picked) {
+        clocks_.end(worker);
+        ended_[worker] = true;
+        return;
+      }
     }
     if (claim.batch) {
       process(claim, worker, cpu_time);

@@ -60,9 +60,10 @@ class Executor final : private source::FetchSink {
 
   unsigned threads() const { return threads_.load(std::memory_order_relaxed); }
   unsigned most_threads() const { return options_.most_threads; }
-  // So many workers from now on: at least 1, at most most_threads(). One that is too many ends once
-  // it is through with its rows.
-  void set_threads(unsigned threads) SPDLD_EXCLUDES(starting_, mutex_);
+  // So many workers from now on: at least 1, at most most_threads(). Waits for none: a worker
+  // beyond that ends when it is done with its claim. kResourceExhausted: the machine gives no
+  // further thread, and there are as many as could be had.
+  Status set_threads(unsigned threads) SPDLD_EXCLUDES(starting_, mutex_);
   // For runs that it is given.
   RunPool pool() const { return {options_.most_threads, options_.row_memory_bytes}; }
 
@@ -135,7 +136,8 @@ class Executor final : private source::FetchSink {
 
   void fetched(std::uint64_t token, Status status) override SPDLD_EXCLUDES(mutex_);
 
-  void start_worker(unsigned worker) SPDLD_REQUIRES(starting_);
+  // Unless it runs. False: there is no thread for it.
+  bool start_worker(unsigned worker) SPDLD_REQUIRES(starting_) SPDLD_EXCLUDES(mutex_);
   void work(unsigned worker) SPDLD_EXCLUDES(mutex_);
   void enter_pool(unsigned worker) const;  // affinity, niceness, name
   // Until there may be something to pick.
@@ -177,8 +179,9 @@ class Executor final : private source::FetchSink {
   // raised, memory that comes back, a row or a batch that ends) is made under a Change, which wakes
   // one worker if anything can be picked. A worker that takes something does so under a Change,
   // too: if it leaves more, the next one is woken before it begins with its rows, which may last.
-  // So an event that admits many wakes many, one by the other. While a row's pause is pending, one
-  // of those that sleep has a timeout.
+  // So an event that admits many wakes many, one by the other. A worker that ends does so under a
+  // Change, as it may have been woken for something; set_threads() wakes all, so that they look.
+  // While a row's pause is pending, one of those that sleep has a timeout.
   CondVar work_may_wait_;
   unsigned timed_ SPDLD_GUARDED_BY(mutex_) = 0;  // workers that sleep with a timeout
   CondVar fetches_ended_;                        // the destructor waits here
@@ -186,7 +189,8 @@ class Executor final : private source::FetchSink {
   WorkerClocks clocks_ SPDLD_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<Run>> last_runs_;  // [worker], which alone touches it
   bool stopping_ SPDLD_GUARDED_BY(mutex_) = false;
-  std::vector<std::jthread> workers_ SPDLD_GUARDED_BY(starting_);  // [worker]; some have ended
+  std::vector<std::jthread> workers_ SPDLD_GUARDED_BY(starting_);  // [worker]
+  std::vector<bool> ended_ SPDLD_GUARDED_BY(mutex_);  // [worker]: it runs no more, or never has
 };
 
 }  // namespace spdld::engine

@@ -87,12 +87,12 @@ void Run::tune(int fetch_concurrency, int process_concurrency) {
 
 int Run::fetch_concurrency() const {
   const int of_job = job_fetching_.load(std::memory_order_relaxed);
-  return of_job > 0 ? of_job : fetch_concurrency_.load(std::memory_order_relaxed);
+  return of_job > 0 ? of_job : plan_fetching();
 }
 
 int Run::stage_concurrency() const {
   const int of_job = job_processing_.load(std::memory_order_relaxed);
-  return of_job > 0 ? of_job : stage_concurrency_.load(std::memory_order_relaxed);
+  return of_job > 0 ? of_job : plan_processing();
 }
 
 int Run::process_concurrency() const {

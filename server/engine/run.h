@@ -57,6 +57,9 @@ class Run {
   int fetch_concurrency() const;
   // Rows that may be processed at once; 0: as many as there are workers.
   int process_concurrency() const;
+  // What is said of both without RunLimits.
+  int plan_fetching() const { return fetch_concurrency_.load(std::memory_order_relaxed); }
+  int plan_processing() const { return stage_concurrency_.load(std::memory_order_relaxed); }
   // Whether that is because the job may have no more workers.
   bool is_bound_by_job() const;
 

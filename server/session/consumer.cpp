@@ -36,8 +36,8 @@ Status Consumer::connect(stream::DeviceReserve* reserve) {
     (void)way_.advance(loop_.turn);
   }
   epochs_.go_to(loop_.place());
-  leases_.attached(loop_.reads.plan->phase(loop_.next().version));
   if (!way_.empty()) credits_ = way_.credits();
+  leases_.attached(loop_.reads.plan->phase(loop_.next().version), credits_);
   return {};
 }
 

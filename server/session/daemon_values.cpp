@@ -14,45 +14,31 @@ const DaemonValue* DaemonValues::find(const std::string& key) const {
   return found == values_.end() ? nullptr : &*found;
 }
 
-DaemonValues::Texts DaemonValues::in_force(const Texts& tuned) const {
-  Texts texts = configured_;
-  for (const auto& [key, text] : tuned) texts[key] = text;
-  return texts;
+Status DaemonValues::set(const std::string& key, const std::string& text) const {
+  const DaemonValue* const value = find(key);
+  if (value == nullptr) return Status(Code::kNotFound, "there is no such value");
+  SPDLD_ASSIGN(const DaemonValue::Setting setting, value->read(text));
+  return setting();
 }
 
-Status DaemonValues::change(const Texts& from, const Texts& to) {
-  for (const auto& [key, text] : to) {
-    const auto before = from.find(key);
-    const DaemonValue* const value = find(key);
-    if (value == nullptr || (before != from.end() && before->second == text)) continue;
-    if (Status set = value->set(text); !set.ok()) {
-      for (const auto& [other, old] : from) {
-        if (other == key) break;
-        if (const DaemonValue* const known = find(other)) (void)known->set(old);
-      }
-      return set;
-    }
-  }
-  return {};
-}
-
-std::vector<std::string> DaemonValues::configure(Texts configured) {
+DaemonValues::Configured DaemonValues::configure(const Texts& configured) {
   MutexLock lock(mutex_);
-  std::vector<std::string> told;
-  const bool at_start = configured_.empty();
-  const Texts before = std::exchange(configured_, std::move(configured));
-  if (at_start) return told;  // the daemon was made with them
-  for (const auto& [key, text] : configured_) {
-    const auto old = before.find(key);
-    if (old != before.end() && old->second == text) continue;
+  Configured told;
+  for (const auto& [key, text] : configured) {
+    const auto [old, is_first] = configured_.try_emplace(key, text);
+    if (is_first || old->second == text) continue;  // the daemon was made with the first ones
     if (const auto tuned = tuned_.find(key); tuned != tuned_.end()) {
-      told.push_back(key + " is " + text + " in the configuration now, and stays " + tuned->second +
-                     ", as an admin has said, until 'spdlctl tune daemon --reset " + key + "'");
-    } else if (Status set = find(key)->set(text); set.ok()) {
-      told.push_back(key + " is " + text + " from now on, as the configuration says");
+      told.changed.push_back(key + " is " + text + " in the configuration now, and stays " +
+                             tuned->second + ", as an admin has said, until 'spdlctl tune daemon " +
+                             "--reset " + key + "'");
+    } else if (Status done = set(key, text); done.ok()) {
+      told.changed.push_back(key + " is " + text + " from now on, as the configuration says");
     } else {
-      told.push_back(set.message());
+      told.refused.push_back("the configuration's " + key + " stays " + old->second + ": " +
+                             done.message());
+      continue;
     }
+    old->second = text;
   }
   return told;
 }
@@ -63,16 +49,51 @@ std::vector<std::string> DaemonValues::restore() {
   if (!kept) return {"what was tuned is not known: " + kept.error().message()};
   std::vector<std::string> told;
   for (const auto& [key, text] : *kept) {
-    const DaemonValue* const value = find(key);
-    const Status set =
-        value == nullptr ? Status(Code::kNotFound, "there is no such value") : value->set(text);
-    if (set.ok()) {
+    if (const Status done = set(key, text); done.ok()) {
       tuned_.emplace(key, text);
     } else {
-      told.push_back(key + "=" + text + ", as it was tuned, does not count: " + set.message());
+      told.push_back(key + "=" + text + ", as it was tuned, does not count: " + done.message() +
+                     "; 'spdlctl tune daemon --reset " + key + "' forgets it");
     }
   }
   return told;
+}
+
+Result<DaemonValues::Texts> DaemonValues::with(const TuneRequest& request) const {
+  const auto no_such = [this](const std::string& key) {
+    std::vector<std::string> known;
+    known.reserve(values_.size());
+    for (const DaemonValue& value : values_) known.push_back(value.key);
+    return tl::unexpected<Status>(no_such_value(key, known, "the daemon"));
+  };
+  Texts next = tuned_;
+  for (const std::string& key : request.reset) {
+    if (key == "all") {
+      next.clear();
+    } else if (find(key) == nullptr) {
+      return no_such(key);
+    } else {
+      next.erase(key);
+    }
+  }
+  for (const auto& [key, text] : request.set) {
+    if (find(key) == nullptr) return no_such(key);
+    next[key] = text;
+  }
+  return next;
+}
+
+Result<std::vector<DaemonValue::Setting>> DaemonValues::settings(const Texts& next) const {
+  std::vector<DaemonValue::Setting> settings;
+  for (const auto& [key, configured] : configured_) {
+    const auto before = tuned_.find(key);
+    const auto after = next.find(key);
+    const std::string& text = after == next.end() ? configured : after->second;
+    if (text == (before == tuned_.end() ? configured : before->second)) continue;
+    SPDLD_ASSIGN(DaemonValue::Setting setting, find(key)->read(text));
+    settings.push_back(std::move(setting));
+  }
+  return settings;
 }
 
 Result<std::vector<LiveValue>> DaemonValues::tune(const job::Caller& caller,
@@ -83,35 +104,16 @@ Result<std::vector<LiveValue>> DaemonValues::tune(const job::Caller& caller,
                                               trusted.who(caller.uid) +
                                               " is not in access.admins: ask an admin");
   MutexLock lock(mutex_);
-  Texts next = tuned_;
-  for (const std::string& key : request.reset) {
-    if (key == "all") {
-      next.clear();
-    } else if (find(key) != nullptr) {
-      next.erase(key);
-    } else {
-      next[key] = {};  // refused below
-    }
-  }
-  for (const auto& [key, text] : request.set) next[key] = text;
-  for (const auto& [key, text] : next) {
-    if (find(key) != nullptr) continue;
-    std::vector<std::string> known;
-    for (const DaemonValue& value : values_) known.push_back(value.key);
-    return tl::unexpected<Status>(no_such_value(key, known, "the daemon"));
-  }
-  if (next != tuned_) {
-    const Texts before = in_force(tuned_);
-    const Texts after = in_force(next);
-    SPDLD_TRY(change(before, after));
-    if (Status kept = store_.put_tuned(next); !kept.ok()) {
-      (void)change(after, before);
-      return tl::unexpected<Status>(std::move(kept));
-    }
+  SPDLD_ASSIGN(Texts next, with(request));
+  if (!request.changes_nothing()) {
+    SPDLD_ASSIGN(const std::vector<DaemonValue::Setting> settings, this->settings(next));
+    SPDLD_TRY(store_.put_tuned(next));
     tuned_ = std::move(next);
     spdlog::info("the daemon was tuned by uid {}: {}", caller.uid, text_of(request));
+    for (const DaemonValue::Setting& setting : settings) SPDLD_TRY(setting());
   }
   std::vector<LiveValue> values;
+  values.reserve(values_.size());
   for (const DaemonValue& value : values_) {
     const auto configured = configured_.find(value.key);
     values.push_back({.key = value.key,

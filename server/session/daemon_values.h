@@ -22,8 +22,10 @@ struct DaemonValue {
   std::string range;
   std::string means;
   std::function<std::string()> now;
-  // Takes effect before it returns; kInvalidArgument: not in range.
-  std::function<Status(const std::string& text)> set;
+  // Has a text take effect, which was read before; an error says what has not.
+  using Setting = std::function<Status()>;
+  // Changes nothing; kInvalidArgument: not in range.
+  std::function<Result<Setting>(const std::string& text)> read;
 };
 
 // The daemon's live values: what its configuration says, and what an admin has said instead, which
@@ -34,12 +36,16 @@ class DaemonValues {
       : values_(std::move(values)), store_(store) {}
 
   // What the configuration says, by key, at the start and whenever it was read again. Takes effect
-  // but for values that an admin has changed. Returns what is worth a line in the log.
-  std::vector<std::string> configure(std::map<std::string, std::string> configured)
-      SPDLD_EXCLUDES(mutex_);
+  // but for values that an admin has changed, and those that are refused: they stay as they were.
+  struct Configured {
+    std::vector<std::string> changed = {};  // for the log, as the next one
+    std::vector<std::string> refused = {};
+  };
+  Configured configure(const std::map<std::string, std::string>& configured) SPDLD_EXCLUDES(mutex_);
   // Takes over what an earlier daemon was told. A value that does not fit is told, and left out.
   std::vector<std::string> restore() SPDLD_EXCLUDES(mutex_);
-  // kPermissionDenied for all but admins. All of it is kept and takes effect, or nothing.
+  // kPermissionDenied for all but admins. All of it is kept, or nothing is and nothing changes. An
+  // error that comes later says what has not taken effect.
   Result<std::vector<LiveValue>> tune(const job::Caller& caller, const TrustedUsers& trusted,
                                       const TuneRequest& request) SPDLD_EXCLUDES(mutex_);
 
@@ -47,9 +53,12 @@ class DaemonValues {
   using Texts = std::map<std::string, std::string>;
 
   const DaemonValue* find(const std::string& key) const;
-  // Sets what differs between two states; on failure everything is as before.
-  Status change(const Texts& from, const Texts& to) SPDLD_REQUIRES(mutex_);
-  Texts in_force(const Texts& tuned) const SPDLD_REQUIRES(mutex_);
+  Status set(const std::string& key, const std::string& text) const;
+  // The tuned values as a request would have them; kInvalidArgument: it names something else.
+  Result<Texts> with(const TuneRequest& request) const SPDLD_REQUIRES(mutex_);
+  // What is to be set on the way from the tuned values to these. Each text is looked at.
+  Result<std::vector<DaemonValue::Setting>> settings(const Texts& next) const
+      SPDLD_REQUIRES(mutex_);
 
   const std::vector<DaemonValue> values_;
   store::Store& store_;

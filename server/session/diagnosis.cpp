@@ -32,7 +32,7 @@ constexpr double kReached = 0.85;
 constexpr std::uint32_t kDefaultReads = 16;  // fetch.concurrency
 // So many times as many reads are advised, and no more than this.
 constexpr std::uint32_t kMoreReads = 4;
-constexpr std::uint32_t kMostReads = 1024;
+constexpr std::uint32_t kMostReads = 4096;
 constexpr std::uint32_t kMostIoThreads = 1024;
 constexpr std::uint32_t kDefaultIoThreads = 256;  // executor.io_threads
 constexpr std::uint32_t kMostPrefetch = 64;       // that a loader takes
@@ -230,9 +230,8 @@ class Rules {
                               "executor.io_threads, now {}",
                               storage(), time(read_s), in_flight, waiting, daemon_.io_threads),
           .evidence = std::move(evidence),
-          .command =
-              fmt::format("spdlctl tune daemon executor.io_threads={}",
-                          std::clamp(2 * daemon_.io_threads, kDefaultIoThreads, kMostIoThreads)),
+          .command = raise("daemon", "executor.io_threads", daemon_.io_threads,
+                           std::clamp(2 * daemon_.io_threads, kDefaultIoThreads, kMostIoThreads)),
           .brings = up_to(view_.faster)};
     }
     if (in_flight >= kReached * most)
@@ -241,8 +240,8 @@ class Rules {
                                   "once, as 'concurrency' of fetch allows",
                                   storage(), time(read_s), most),
               .evidence = std::move(evidence),
-              .command = fmt::format("spdlctl tune {} fetch.concurrency={}", job_,
-                                     std::min(kMoreReads * most, kMostReads)),
+              .command =
+                  raise(job_, "fetch.concurrency", most, std::min(kMoreReads * most, kMostReads)),
               .brings = up_to(std::min<double>(view_.faster, kMoreReads))};
     // Few rows are asked for, as few batches are.
     return prefetch(evidence);
@@ -318,10 +317,18 @@ class Rules {
         seconds("process.p50", row_s));
   }
 
+  // Empty: it is as high already.
+  static std::string raise(const std::string& of, std::string_view key, std::uint32_t now,
+                           std::uint32_t to) {
+    return to > now ? fmt::format("spdlctl tune {} {}={}", of, key, to) : "";
+  }
+
   Finding prefetch(const std::vector<Evidence>& more_evidence = {}) const {
     std::uint32_t least = kMostPrefetch;
     for (const SessionView& rank : facts_.ranks) least = std::min(least, rank.credits);
-    const std::uint32_t more = std::min(4 * std::max(least, 1u), kMostPrefetch);
+    std::uint32_t most = 0;
+    for (const SessionView& rank : facts_.ranks) most = std::max(most, rank.credits);
+    const std::uint32_t more = std::min(std::max(4 * std::max(least, 1u), most), kMostPrefetch);
     std::vector<Evidence> evidence{count("prefetch", least),
                                    seconds("workers.slot", workers_.slot_s)};
     evidence.insert(evidence.end(), more_evidence.begin(), more_evidence.end());
@@ -331,7 +338,7 @@ class Rules {
                             "have more than {} batches ahead{}",
                             least, more > least ? "" : ", which is the most: take larger batches"),
         .evidence = std::move(evidence),
-        .command = more > least ? fmt::format("spdlctl tune {} prefetch={}", job_, more) : "",
+        .command = raise(job_, "prefetch", least, more),
         .brings = up_to(view_.faster)};
   }
 

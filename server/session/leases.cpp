@@ -18,9 +18,11 @@ void Leases::show(const stream::Stream& stream, const std::shared_ptr<stream::Sl
     shown_.push_back({.pool = pool});
   }
   const bool elsewhere = on_gpu != std::exchange(on_gpu_, on_gpu);
-  if (phase_ == phase && schema_id_ > 0 && !elsewhere) return;
+  const bool other_credits = std::exchange(credits_, credits) != credits;
+  if (phase_ == phase && schema_id_ > 0 && !elsewhere && !other_credits) return;
   const pipeline::PhasePtr before = std::exchange(phase_, phase);
-  const bool other = !before->may_share(*phase) || before->version() != phase->version();
+  const bool other =
+      !before->same_content(*phase) || before->version() != phase->version() || other_credits;
   if (other)
     connection_.send_version({.items = phase->items,
                               .steps_per_epoch = steps_per_epoch,

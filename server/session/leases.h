@@ -28,8 +28,11 @@ class Leases {
 
   explicit Leases(delivery::Connection& connection) : connection_(connection) {}
 
-  // The answer to its attach has told it the version.
-  void attached(pipeline::PhasePtr phase) { phase_ = std::move(phase); }
+  // The answer to its attach has told it the version, and how many batches it may hold.
+  void attached(pipeline::PhasePtr phase, std::uint32_t credits) {
+    phase_ = std::move(phase);
+    credits_ = credits;
+  }
   // Tells the process the arena `pool` of `stream`, and the version and layout of its batches as
   // `phase` names them: a stream of another job may have been made for another version of the same
   // content.
@@ -68,7 +71,8 @@ class Leases {
   // looked at them yet, and no other consumer gets them before it has.
   std::vector<Unseen> unseen_;
   pipeline::PhasePtr phase_;
-  std::uint32_t schema_id_ = 0;  // sent last, of that one
+  std::uint32_t credits_ = 0;    // that the process was told last
+  std::uint32_t schema_id_ = 0;  // sent last, of that phase
   bool on_gpu_ = false;          // batches of it lie there
   std::vector<Lease> leases_;
   std::uint64_t batches_ = 0;

@@ -72,7 +72,7 @@ constexpr std::array kJobValues{
                    return limits.processing ? std::to_string(*limits.processing)
                                             : all_or(plan.process.concurrency);
                  }},
-    JobValue{.key = "prefetch",
+    JobValue{.key = kPrefetchKey,
              .range = "2 to 64",
              .means = "batches that each rank may hold or have waiting",
              .set =

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -19,6 +20,8 @@ struct LiveValue {
   std::string range;       // what it may be: "1 to 4096"
   std::string means;
 };
+
+inline constexpr std::string_view kPrefetchKey = "prefetch";
 
 // Values to change. Nothing of either kind: they are only told.
 struct TuneRequest {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -156,7 +157,19 @@ Result<std::vector<LiveValue>> Operator::tune_job(const job::Caller& caller, con
   }
   MutexLock lock(table_.mutex());
   if (table_.runs(job)) table_.limits_changed(*job);
-  return live_values(job->state.limits, job->first_limits, job->phase()->run->plan());
+  std::vector<LiveValue> values =
+      live_values(job->state.limits, job->first_limits, *job->phase()->pipeline->plan);
+  if (job->state.limits.prefetch) return values;
+  // What the loaders ask for counts.
+  std::set<std::uint32_t> credits;
+  for (const SessionPtr& session : job->attached())
+    credits.insert(session->consumer->view().credits);
+  for (LiveValue& value : values) {
+    if (value.key != kPrefetchKey || credits.empty()) continue;
+    value.now = std::to_string(*credits.begin());
+    if (credits.size() > 1) value.now += " to " + std::to_string(*credits.rbegin());
+  }
+  return values;
 }
 
 Status Operator::check_together(const Change& change, const std::string& what) {

@@ -2,6 +2,7 @@
 #include "session/session_rates.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace spdld::session {
 namespace {
@@ -27,6 +28,10 @@ void SessionRates::add(std::chrono::nanoseconds now, const Consumer& consumer) {
   counts[kBatches] = view.batches;
   counts[kWaits] = view.waiting.waits;
   counts[kWaitedNs] = ns(view.waiting.waited);
+  // A client that has come back tells sums since its loader was opened.
+  const bool has_told = view.waiting.waits > 0 || view.waiting.waited.count() > 0 ||
+                        view.waiting.core_waited.has_value();
+  if (has_told != std::exchange(has_told_, has_told)) counts_.clear();
   knows_core_waited_ = view.waiting.core_waited.has_value();
   counts[kCoreWaitedNs] = ns(view.waiting.core_waited.value_or(std::chrono::milliseconds(0)));
   counts[kAttachedNs] = ns(lacked.attached);

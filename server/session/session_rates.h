@@ -25,6 +25,7 @@ class SessionRates {
   static constexpr std::size_t kCounters = kLackedNs + stream::kShortages;
 
   RateWindow<kCounters> counts_;
+  bool has_told_ = false;  // its client, of its waits
   bool knows_core_waited_ = false;
 };
 

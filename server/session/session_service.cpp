@@ -132,9 +132,10 @@ SessionService::SessionService(Sessions& sessions, Facts facts)
       daemon_values_(facts_.values, sessions.deps().store),
       started_(sessions.deps().clock.now()) {}
 
-void SessionService::configure(std::map<std::string, std::string> values) {
-  for (const std::string& line : daemon_values_.configure(std::move(values)))
-    spdlog::info("{}", line);
+void SessionService::configure(const std::map<std::string, std::string>& values) {
+  const DaemonValues::Configured told = daemon_values_.configure(values);
+  for (const std::string& line : told.changed) spdlog::info("{}", line);
+  for (const std::string& line : told.refused) warn(line);
 }
 
 void SessionService::warn(std::string warning) {

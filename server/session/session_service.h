@@ -36,7 +36,7 @@ class SessionService final : public Service {
   // it. One that fails is logged and named in daemon().warnings.
   void restore();
   // What the configuration says of the values that may be changed; again where it was read again.
-  void configure(std::map<std::string, std::string> values);
+  void configure(const std::map<std::string, std::string>& values);
   // Applies files, or applies them again, in the same way.
   void reload(const std::vector<std::string>& files);
   // The server with the counters for daemon() and users() from now on; null: none. The server

@@ -38,6 +38,24 @@ bool may_reuse(const SlotPool& pool, const StreamWish& wish) {
   return std::all_of(jobs.begin(), jobs.end(), [&](JobTag job) { return job == wish.job; });
 }
 
+// A run's bound of rows at once, where several jobs read them: the highest. A job that gives none
+// counts as the plan says; 0: there is none, or none but the plan's.
+class SharedBound {
+ public:
+  void add(int of_job, int of_plan) {
+    const int bound = of_job > 0 ? of_job : of_plan;
+    is_given_ = is_given_ || of_job > 0;
+    is_open_ = is_open_ || bound == 0;
+    highest_ = std::max(highest_, bound);
+  }
+  int value() const { return is_given_ && !is_open_ ? highest_ : 0; }
+
+ private:
+  bool is_given_ = false;
+  bool is_open_ = false;
+  int highest_ = 0;
+};
+
 tl::unexpected<Status> needs(const StreamWish& wish, std::uint32_t slots, std::uint64_t bytes,
                              const std::string& place, const Status& why) {
   return tl::unexpected<Status>(
@@ -221,15 +239,19 @@ void Streams::weigh() {
   for (const auto& [run, jobs] : served) {
     engine::RunLimits sum{.weight = 0, .workers = 0};
     bool capped = true;
+    SharedBound fetching;
+    SharedBound processing;
     for (const JobTag job : jobs) {
       const auto known = limits_.find(job);
       const engine::RunLimits limits = known == limits_.end() ? engine::RunLimits{} : known->second;
       sum.weight += limits.weight;
       sum.workers += limits.workers;
       capped = capped && limits.workers > 0;
-      sum.fetching = std::max(sum.fetching, limits.fetching);
-      sum.processing = std::max(sum.processing, limits.processing);
+      fetching.add(limits.fetching, run->plan_fetching());
+      processing.add(limits.processing, run->plan_processing());
     }
+    sum.fetching = fetching.value();
+    sum.processing = processing.value();
     if (!capped) sum.workers = 0;
     if (!jobs.empty()) executor_.set_limits(*run, sum);
   }

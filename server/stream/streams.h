@@ -63,8 +63,8 @@ class Streams {
   // when the arena does not fit; then nothing was joined.
   Result<std::vector<Leg>> connect(const std::shared_ptr<StreamReader>& reader,
                                    const StreamWish& wish) SPDLD_EXCLUDES(mutex_);
-  // A job's limits in the worker pool. A run that serves several jobs has the sum, and the highest
-  // bounds of rows at once that one of them gives.
+  // A job's limits in the worker pool. A run that serves several jobs has the sum, and of bounds of
+  // rows at once the highest.
   void set_limits(JobTag job, engine::RunLimits limits) SPDLD_EXCLUDES(mutex_);
   void forget(JobTag job) SPDLD_EXCLUDES(mutex_);
   // No stream waits any more for a replica that does not read it now.

@@ -99,8 +99,22 @@ def test_a_rank_that_holds_all_batches_gets_more_once_prefetch_is_raised(
     rank.take(2)
     daemon.ctl("tune", "run", "prefetch=5")
     rank.take(6)  # batches that were begun before count by the old number
+    assert rank.do("stats")["credits"] == 5
     for _ in range(4):
         assert "error" not in rank.do("next", hold=True)
+
+
+def test_a_rank_that_holds_all_batches_is_told_once_prefetch_is_lowered(
+    daemon: Any, start_rank: Callable[..., Rank]
+) -> None:
+    rank = start_rank(daemon, job="run", prefetch=8)
+    rank.take(2)
+    daemon.ctl("tune", "run", "prefetch=2")
+    rank.take(12)
+    assert rank.do("stats")["credits"] == 2
+    held = [rank.do("next", hold=True) for _ in range(3)]
+    assert "error" not in held[1]
+    assert held[2]["error"] == "LeaseError"
 
 
 def test_a_changed_configuration_takes_effect_on_sighup(

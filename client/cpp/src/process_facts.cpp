@@ -40,11 +40,12 @@ std::uint64_t CoreWaits::ms() {
   if (file.get() < 0 || ::read(file.get(), text.data(), text.size() - 1) <= 0)
     return wire::kNotKnown;
   char* rest = nullptr;
-  (void)std::strtoull(text.data(), &rest, 10);
+  if (std::strtoull(text.data(), &rest, 10) == 0) return wire::kNotKnown;  // it does not count
   const std::uint64_t without_ns = std::strtoull(rest, &rest, 10);
   const auto thread = static_cast<pid_t>(::syscall(SYS_gettid));
-  if (std::exchange(thread_, thread) == thread) ns_ += without_ns - std::min(without_ns, its_ns_);
-  its_ns_ = without_ns;
+  if (std::exchange(thread_, thread) == thread)
+    ns_ += without_ns - std::min(without_ns, thread_ns_);
+  thread_ns_ = without_ns;
   return ns_ / 1'000'000;
 }
 

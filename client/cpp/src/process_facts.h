@@ -13,17 +13,16 @@ namespace spdld::client {
 std::string command_line();
 std::string host_name();
 
-// For how long threads that come to ask were ready to run and had no core, each since it asked
-// first. Not thread-safe: one thread at a time asks.
+// Adds up for how long the threads that call ms() were ready to run and had no core, each from its
+// first call on. Not thread-safe: one thread at a time calls.
 class CoreWaits {
  public:
-  // Of the calling thread since it was asked about last, added to the rest; wire::kNotKnown: the
-  // kernel does not tell.
+  // The sum; wire::kNotKnown: the kernel does not tell.
   std::uint64_t ms();
 
  private:
-  pid_t thread_ = 0;  // that asked last
-  std::uint64_t its_ns_ = 0;
+  pid_t thread_ = 0;             // the last caller
+  std::uint64_t thread_ns_ = 0;  // as the kernel told of that thread
   std::uint64_t ns_ = 0;
 };
 

@@ -25,7 +25,7 @@ struct Asked {
 
 v1::TuneRequest request_of(const Asked& asked) {
   v1::TuneRequest request;
-  if (asked.target != "daemon") {
+  if (asked.target != "daemon" || !asked.pipeline.empty()) {
     request.mutable_key()->set_job(asked.target);
     request.mutable_key()->set_pipeline(asked.pipeline);
   }

@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -211,13 +210,13 @@ TEST_F(ExecutorWakeTest, MoreThreadsTakeUpRowsAtOnceAndFewerMakeTheRest) {
   port_->grant(2);
   const StreamId stream = executor.open_stream(run_, port_);
   source_->wait_for_kept(1);
-  executor.set_threads(kWorkers);
+  EXPECT_TRUE(executor.set_threads(kWorkers).ok());
   source_->wait_for_kept(kWorkers);
-  std::jthread lower([&] { executor.set_threads(1); });  // waits for rows in hand
+  EXPECT_TRUE(executor.set_threads(1).ok());  // the others end once they are let go
   source_->let_go();
   port_->wait_for_ended(2);
-  lower.join();
   EXPECT_EQ(executor.threads(), 1U);
+  EXPECT_TRUE(executor.set_threads(2).ok());
   port_->grant(2);
   executor.wake(stream);
   port_->wait_for_ended(4);

@@ -43,6 +43,20 @@ class TuneTest : public SessionsTest {
     for (const wire::BatchFrame& batch : held) EXPECT_EQ(batch.turn, loop.wish.in_run.turn++);
     return held;
   }
+  // Reads until the process is told that it may hold so many batches.
+  void read_until_told(Loop& loop, std::uint32_t credits) {
+    while (const auto frame = test::receive_frame(loop.rank.socket.get())) {
+      if (frame->type() == wire::FrameType::kBatch) {
+        const auto batch = frame->as<wire::BatchFrame>();
+        EXPECT_EQ(batch.turn, loop.wish.in_run.turn++);
+        sessions_->release(*loop.rank.connection, batch.lease);
+      }
+      if (frame->type() == wire::FrameType::kVersion &&
+          frame->as<wire::VersionFrame>().credits == credits)
+        return;
+    }
+    ADD_FAILURE() << "hung up instead";
+  }
   void release(const Loop& loop, const std::vector<wire::BatchFrame>& batches) {
     for (const wire::BatchFrame& batch : batches)
       sessions_->release(*loop.rank.connection, batch.lease);
@@ -52,13 +66,14 @@ class TuneTest : public SessionsTest {
 TEST_F(TuneTest, PrefetchChangesInMidEpochAndNoBatchIsLostOrRepeated) {
   Loop loop = open({.job = "j", .shard = 0, .num_shards = 1, .credits = 2});
   read(loop, 2);
-  EXPECT_EQ(value("prefetch"), "4 of 4");
+  EXPECT_EQ(value("prefetch"), "2 of 4") << "what the loader asked for";
   set("prefetch", "6");
   EXPECT_EQ(value("prefetch"), "6 of 4");
-  read(loop, 4);  // those that were begun lie in the old slots
+  read_until_told(loop, 6);  // batches that were begun lie in the old slots
   release(loop, hold(loop, 6));
   EXPECT_EQ(service_->sessions(self_).front().credits, 6U);
   ASSERT_TRUE(tune({.reset = {"prefetch"}}));
+  read_until_told(loop, 2);
   read(loop, 28);
   EXPECT_EQ(service_->sessions(self_).front().credits, 2U) << "what the loader asked for";
 }
@@ -92,7 +107,7 @@ TEST_F(TuneTest, KeepsWhatWasTunedOverARestart) {
   Loop loop = open({.job = "j", .shard = 0});
   hold(loop, 8);
   ASSERT_TRUE(tune({.reset = {"all"}}));
-  EXPECT_EQ(value("prefetch"), "4 of 4");
+  EXPECT_EQ(service_->job(self_, "j", "")->limits.prefetch, std::nullopt);
   EXPECT_EQ(value("weight"), "3 of 3");
 }
 
@@ -148,17 +163,19 @@ class DaemonValuesTest : public TuneTest {
             .range = "1 to 9",
             .means = "a number",
             .now = [&value] { return std::to_string(value); },
-            .set = [key, &value](const std::string& text) -> Status {
+            .read = [key, &value](const std::string& text) -> Result<DaemonValue::Setting> {
               if (text.size() != 1 || text < "1" || text > "9")
-                return not_in_range(key, text, "1 to 9");
-              value = std::stoi(text);
-              return {};
+                return tl::unexpected<Status>(not_in_range(key, text, "1 to 9"));
+              return [&value, number = std::stoi(text)] {
+                value = number;
+                return Status();
+              };
             }};
   }
   std::unique_ptr<DaemonValues> made() {
     auto values = std::make_unique<DaemonValues>(
         std::vector<DaemonValue>{number("a", a_), number("b", b_)}, *store_);
-    EXPECT_TRUE(values->configure({{"a", "1"}, {"b", "2"}}).empty());
+    EXPECT_TRUE(values->configure({{"a", "1"}, {"b", "2"}}).changed.empty());
     EXPECT_TRUE(values->restore().empty());
     return values;
   }
@@ -179,7 +196,7 @@ TEST_F(DaemonValuesTest, KeepsWhatAnAdminSaidUntilItIsReset) {
 TEST_F(DaemonValuesTest, TakesAChangedConfigurationButNotOverAnAdminsWord) {
   const auto values = made();
   ASSERT_TRUE(values->tune(self_, trusted_, {.set = {{"a", "5"}}}));
-  const auto told = values->configure({{"a", "3"}, {"b", "4"}});
+  const auto told = values->configure({{"a", "3"}, {"b", "4"}}).changed;
   EXPECT_EQ(a_, 5);
   EXPECT_EQ(b_, 4);
   ASSERT_EQ(told.size(), 2U);
@@ -188,6 +205,26 @@ TEST_F(DaemonValuesTest, TakesAChangedConfigurationButNotOverAnAdminsWord) {
   EXPECT_EQ(told[1], "b is 4 from now on, as the configuration says");
   ASSERT_TRUE(values->tune(self_, trusted_, {.reset = {"a"}}));
   EXPECT_EQ(a_, 3);
+}
+
+TEST_F(DaemonValuesTest, LeavesAValueAsItWasThatTheConfigurationGetsWrong) {
+  const auto values = made();
+  const DaemonValues::Configured told = values->configure({{"a", "99"}, {"b", "4"}});
+  EXPECT_EQ(told.refused, std::vector<std::string>{
+                              "the configuration's a stays 1: a cannot be '99': it may be 1 to 9"});
+  EXPECT_EQ(now_of(*values->tune(self_, trusted_, {}), "a"), "1 of 1");
+  EXPECT_EQ(b_, 4);
+}
+
+TEST_F(DaemonValuesTest, ForgetsAValueThatDoesNotFitAnyMoreOnceItIsReset) {
+  ASSERT_TRUE(store_->put_tuned({{"a", "77"}}).ok());
+  DaemonValues values({number("a", a_)}, *store_);
+  values.configure({{"a", "1"}});
+  const auto told = values.restore();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_THAT(told[0], HasSubstr("a=77, as it was tuned, does not count: a cannot be '77'"));
+  ASSERT_TRUE(values.tune(self_, trusted_, {.reset = {"all"}}));
+  EXPECT_TRUE(store_->tuned()->empty());
 }
 
 TEST_F(DaemonValuesTest, ChangesAllOrNothing) {
