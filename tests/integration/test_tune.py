@@ -39,7 +39,9 @@ def dataset(make_dataset: Callable[..., Any]) -> Any:
 
 @pytest.fixture
 def pipeline(dataset: Any, write_pipeline: Callable[..., Any]) -> pathlib.Path:
-    return write_pipeline(dataset, batch={"size": BATCH})
+    # Small batches would be copied when they are handed out, and hold nothing.
+    large = ["fetch", "decode_image", {"resize": {"size": [128, 128]}}]
+    return write_pipeline(dataset, stages=large, batch={"size": BATCH})
 
 
 @pytest.fixture
