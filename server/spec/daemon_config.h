@@ -22,7 +22,7 @@ struct ExecutorConfig {
   std::optional<int> cpu_threads;  // none: auto, from the cgroup's quota and the affinity
   int io_threads = 256;
   std::optional<std::vector<int>> cpus;  // sorted, each once; none: wherever the daemon may run
-  int nice = 0;
+  int nice = 10;
   MemoryBound decode_memory{.fraction = 0.10};  // of large images at work
 };
 

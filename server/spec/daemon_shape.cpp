@@ -53,9 +53,10 @@ Key executor_key() {
            .shape = std::move(cpus),
            .nullable = true},
           {.name = "nice",
-           .doc = "priority of the workers, 19 is the lowest",
+           .doc = "how far the workers give way to others: 19 is the lowest priority, 0 the usual "
+                  "one, below 0 needs rights",
            .shape = int_shape(-20, 19),
-           .default_value = 0},
+           .default_value = 10},
           {.name = "decode_memory",
            .doc = "what rows that take much memory may take together while they are made, such "
                   "as large images: a size, or a share of what the machine or the cgroup has; a "

@@ -47,7 +47,7 @@ TEST_F(DaemonConfigTest, FillsInDefaultsWithoutAFile) {
   EXPECT_EQ(config->executor.cpu_threads, std::nullopt);
   EXPECT_EQ(config->executor.io_threads, 256);
   EXPECT_EQ(config->executor.cpus, std::nullopt);
-  EXPECT_EQ(config->executor.nice, 0);
+  EXPECT_EQ(config->executor.nice, 10);
   EXPECT_EQ(config->executor.decode_memory.fraction, 0.10);
   EXPECT_EQ(config->limits.max_pixels, 500'000'000);
   EXPECT_FALSE(config->limits.row_memory);
