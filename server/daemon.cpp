@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/cpu_priority.h"
 #include "base/descriptors.h"
 #include "base/log.h"
 #include "base/mounts.h"
@@ -336,6 +337,10 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
   std::unique_ptr<Daemon> daemon(
       new Daemon(std::make_unique<Parts>(config, options, std::move(lock), std::move(store))));
   Parts& parts = *daemon->parts_;
+  if (const Status niced = config.executor.nice == 0 ? Status() : nice_session(config.executor.nice);
+      !niced.ok())
+    spdlog::warn("executor.nice {}: {}; it counts only among the threads of the daemon's session",
+                 config.executor.nice, niced.message());
   parts.owns_socket_files = !listeners.activated;
   if (config.http.is_served()) {
     SPDLD_ASSIGN(UniqueFd listener, observe::listen_http(config.http));

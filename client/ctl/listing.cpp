@@ -344,6 +344,26 @@ std::string show_workers(const v1::Daemon& daemon) {
   return text;
 }
 
+// What the daemon takes, and how far it gives way.
+std::string show_own_process(const v1::Daemon& daemon) {
+  const auto known = [](bool is_known, const std::string& text) {
+    return is_known ? text : "not known";
+  };
+  const v1::Priority& priority = daemon.priority();
+  std::string by;
+  if (priority.by() == "cpu_weight") {
+    by = fmt::format("by CPU weight {} of cgroup {}", priority.value(), cell(priority.cgroup()));
+  } else {
+    by = fmt::format("by niceness {}{}", priority.value(),
+                     priority.by() == "autogroup" ? " of its session (autogroup)" : "");
+  }
+  return fmt::format(
+      "PSS {}, CPU pressure {}, priority {}",
+      known(daemon.has_pss_bytes(), show_bytes(daemon.pss_bytes())),
+      known(daemon.has_cpu_pressure(), fmt::format("{:.0f} %", 100 * daemon.cpu_pressure())),
+      known(daemon.has_priority(), by));
+}
+
 void print_status(const v1::Daemon& daemon, const std::string& address, std::ostream& out) {
   const double share = daemon.arena_budget() == 0
                            ? 0
@@ -354,6 +374,7 @@ void print_status(const v1::Daemon& daemon, const std::string& address, std::ost
   out << fmt::format("threads    {} cpu, {} io\n", daemon.cpu_threads(), daemon.io_threads());
   if (const std::string workers = show_workers(daemon); !workers.empty())
     out << fmt::format("workers    {}\n", workers);
+  out << fmt::format("process    {}\n", show_own_process(daemon));
   out << fmt::format("arenas     {} of {} ({:.0f} %), {}{}\n", show_bytes(daemon.arena_used()),
                      show_bytes(daemon.arena_budget()), share, cell(daemon.arena_kind()),
                      daemon.arena_idle() == 0

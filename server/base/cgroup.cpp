@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/cgroup.h"
 
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <system_error>
 
 namespace spdld {
 namespace {
@@ -47,6 +49,21 @@ std::optional<std::chrono::nanoseconds> throttled_of(const Cgroup& group) {
   return std::nullopt;
 }
 
+// "some avg10=1.23 avg60=..."
+std::optional<double> pressure_of(const std::string& path) {
+  std::ifstream file(path);
+  std::string some;
+  std::string average;
+  constexpr std::string_view kName = "avg10=";
+  if (!(file >> some >> average) || some != "some" || !average.starts_with(kName))
+    return std::nullopt;
+  double percent = 0;
+  const char* const last = average.data() + average.size();
+  const auto [end, failed] = std::from_chars(average.data() + kName.size(), last, percent);
+  if (failed != std::errc() || end != last) return std::nullopt;
+  return percent / 100;
+}
+
 }  // namespace
 
 void for_each_cgroup(const CgroupFiles& files, std::string_view controller,
@@ -84,6 +101,14 @@ std::optional<std::chrono::nanoseconds> cpu_throttled(const CgroupFiles& files) 
       all = all.value_or(std::chrono::nanoseconds(0)) + *throttled;
   });
   return all;
+}
+
+std::optional<double> cpu_pressure(const CgroupFiles& files) {
+  std::optional<double> found = pressure_of(files.pressure);
+  for_each_cgroup(files, "cpu", [&](const Cgroup& group) {
+    if (!found && !group.is_v1) found = pressure_of(group.directory + "cpu.pressure");
+  });
+  return found;
 }
 
 }  // namespace spdld

@@ -13,6 +13,7 @@ namespace spdld {
 struct CgroupFiles {
   std::string self = "/proc/self/cgroup";
   std::string root = "/sys/fs/cgroup";
+  std::string pressure = "/proc/pressure/cpu";  // of the machine
 };
 
 // A cgroup of version 1 or 2, whose files have other names.
@@ -33,5 +34,9 @@ double cpu_quota(const CgroupFiles& files = {});
 // How long, on all cores together, such quotas have kept groups from running, in all. None: the
 // kernel does not tell.
 std::optional<std::chrono::nanoseconds> cpu_throttled(const CgroupFiles& files = {});
+
+// The share of the last 10 s in which some thread of the machine waited for a core, or, where the
+// kernel does not tell that, one of this process's cgroup. None: it tells neither.
+std::optional<double> cpu_pressure(const CgroupFiles& files = {});
 
 }  // namespace spdld

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/messages.h"
 
+#include <string>
+#include <string_view>
+
 #include "base/text/utf8.h"
 
 namespace spdld::control {
@@ -78,6 +81,21 @@ void fill_in(v1::Workers* message, const session::WorkersView& view) {
   if (view.throttled_s) message->set_throttled_s(*view.throttled_s);
 }
 
+std::string_view name_of(CpuPriority::By by) {
+  switch (by) {
+    case CpuPriority::By::kNiceness: return "niceness";
+    case CpuPriority::By::kAutogroup: return "autogroup";
+    case CpuPriority::By::kWeight: break;
+  }
+  return "cpu_weight";
+}
+
+void fill_in(v1::Priority* message, const CpuPriority& priority) {
+  message->set_by(std::string(name_of(priority.by)));
+  message->set_value(priority.value);
+  message->set_cgroup(utf8(priority.cgroup));
+}
+
 void fill_in(v1::Storage* message, const session::StorageView& view) {
   message->set_device(view.device);
   message->set_mount(utf8(view.mount));
@@ -137,6 +155,9 @@ void fill(v1::Daemon* message, const session::DaemonView& view) {
   fill_in(message->mutable_jpeg(), view.jpeg);
   fill_in(message->mutable_workers(), view.workers);
   if (view.workers_lately) fill_in(message->mutable_workers_lately(), *view.workers_lately);
+  if (view.priority) fill_in(message->mutable_priority(), *view.priority);
+  if (view.pss_bytes) message->set_pss_bytes(*view.pss_bytes);
+  if (view.cpu_pressure) message->set_cpu_pressure(*view.cpu_pressure);
   for (const session::StorageView& of : view.storage) fill_in(message->add_storage(), of);
   for (const session::GpuView& gpu : view.gpus) fill_in(message->add_gpus(), gpu);
   message->set_gpu_driver(view.gpu_driver);

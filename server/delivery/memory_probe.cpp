@@ -124,6 +124,10 @@ std::uint64_t memory_total(const MemoryFiles& files) {
   return total;
 }
 
+std::optional<std::uint64_t> own_memory(const MemoryFiles& files) {
+  return meminfo_bytes(files.smaps, "Pss:");
+}
+
 ArenaBudget::ArenaBudget(std::uint64_t limit_bytes, MemoryFiles files, UserShare share)
     : limit_bytes_(limit_bytes),
       share_bytes_(share.bytes),

@@ -21,6 +21,7 @@ struct MemoryFiles {
   std::string meminfo = "/proc/meminfo";
   std::string self_cgroup = "/proc/self/cgroup";
   std::string cgroup_root = "/sys/fs/cgroup";
+  std::string smaps = "/proc/self/smaps_rollup";
 };
 
 // The tightest bound on what this process may still take.
@@ -36,6 +37,10 @@ MemoryRoom memory_room(const MemoryFiles& files = {});
 // What this process could have if it were alone: the machine's memory, or the tightest limit of its
 // cgroup and of all above it. 0 when nothing tells.
 std::uint64_t memory_total(const MemoryFiles& files = {});
+
+// This process's memory, of pages that it shares its part (PSS); none: the kernel does not tell.
+// All of its pages are looked at, which takes a while.
+std::optional<std::uint64_t> own_memory(const MemoryFiles& files = {});
 
 // "38.5 MiB"
 std::string format_bytes(std::uint64_t bytes);

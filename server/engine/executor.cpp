@@ -297,6 +297,15 @@ std::optional<std::chrono::nanoseconds> Executor::waited_for_cores() {
   return waited ? std::optional(*waited + of_ended) : std::nullopt;
 }
 
+std::optional<CpuPriority> Executor::priority() {
+  std::vector<pid_t> threads;
+  {
+    MutexLock lock(mutex_);
+    threads = clocks_.threads();
+  }
+  return threads.empty() ? std::nullopt : cpu_priority(threads.front());
+}
+
 std::uint64_t Executor::most_decode_memory() {
   MutexLock lock(mutex_);
   return queue_.memory().most_taken_bytes();

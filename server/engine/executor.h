@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cpu_priority.h"
 #include "base/mutex.h"
 #include "engine/lane.h"
 #include "engine/run.h"
@@ -26,7 +27,7 @@ struct ExecutorOptions {
   unsigned threads = 1;
   unsigned most_threads = 0;   // for set_threads(); fewer than `threads`: as many as these
   std::vector<int> cpus = {};  // empty: wherever the process may run
-  int nice = 0;
+  int nice = 0;  // of the workers
   std::uint64_t decode_memory_bytes = std::uint64_t{1} << 30;  // the ceiling of DecodeMemory
   // What one row may take of it (RunPool).
   std::uint64_t row_memory_bytes = std::numeric_limits<std::uint64_t>::max();
@@ -103,6 +104,9 @@ class Executor final : private source::FetchSink {
   WorkerTime worker_time() SPDLD_EXCLUDES(mutex_);
   // Of that: so long they were ready to run and waited for a core; none: not known.
   std::optional<std::chrono::nanoseconds> waited_for_cores() SPDLD_EXCLUDES(mutex_);
+
+  // What the kernel goes by where others want the workers' cores; none: it does not tell.
+  std::optional<CpuPriority> priority() SPDLD_EXCLUDES(mutex_);
 
   // The most that decodes have held of their memory at once.
   std::uint64_t most_decode_memory() SPDLD_EXCLUDES(mutex_);

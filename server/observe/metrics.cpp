@@ -60,6 +60,14 @@ void add_daemon(const session::DaemonView& daemon, Exposition& to) {
              number(daemon.batches));
   to.counter("spdld_rows_total", "Rows handed out to all consumers since the daemon's start.",
              number(daemon.rows));
+  if (daemon.pss_bytes)
+    to.gauge("spdld_pss_bytes", "The daemon's memory, of pages that it shares its part.",
+             number(*daemon.pss_bytes));
+  if (daemon.cpu_pressure)
+    to.gauge("spdld_cpu_pressure_ratio",
+             "Share of the last 10 s in which some thread of the machine waited for a core, or, "
+             "where that is not told, one of the daemon's cgroup.",
+             *daemon.cpu_pressure);
   to.gauge("spdld_warnings", "Warnings that 'spdlctl status' shows.",
            number(daemon.warnings.size()));
   to.gauge("spdld_drained", "1 while no new jobs are taken.", daemon.drain ? 1 : 0);

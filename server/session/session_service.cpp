@@ -9,10 +9,12 @@
 #include <string_view>
 #include <utility>
 
+#include "base/cgroup.h"
 #include "base/log.h"
 #include "base/text/counted.h"
 #include "base/users/credentials.h"
 #include "base/users/user_database.h"
+#include "delivery/memory_probe.h"
 #include "engine/explain.h"
 #include "pipeline/preview.h"
 #include "session/history.h"
@@ -522,7 +524,7 @@ Result<std::vector<DiagnosisView>> SessionService::diagnose(const job::Caller& c
     SPDLD_ASSIGN(name, job_name(caller, job, pipeline));
   }
   SPDLD_ASSIGN(std::vector<DiagnosisFacts> all, sessions_.reports().diagnosis_facts(caller, name));
-  const DaemonView daemon = this->daemon(caller);
+  const DaemonView daemon = daemon_facts(caller);
   std::vector<DiagnosisView> views;
   for (DiagnosisFacts& facts : all) {
     facts.job = shown_to(pipelines_, caller, std::move(facts.job));
@@ -663,6 +665,14 @@ Result<std::optional<DrainView>> SessionService::undrain(const job::Caller& call
 }
 
 DaemonView SessionService::daemon(const job::Caller& caller) {
+  DaemonView view = daemon_facts(caller);
+  view.priority = sessions_.deps().executor.priority();
+  view.pss_bytes = delivery::own_memory();
+  view.cpu_pressure = cpu_pressure();
+  return view;
+}
+
+DaemonView SessionService::daemon_facts(const job::Caller& caller) {
   const SessionsDeps& deps = sessions_.deps();
   const Reports::Totals totals = sessions_.reports().totals();
   DaemonView view{.version = facts_.version,

@@ -119,6 +119,8 @@ class SessionService final : public Service {
                            std::string_view pipeline) const;
   PipelineView view(const job::Caller& caller, const pipeline::PipelineVersion& pipeline) const;
   DataPlaneView data_plane() const;
+  // But for what the kernel tells of the daemon's process.
+  DaemonView daemon_facts(const job::Caller& caller);
   SwapView view(const job::Caller& caller, const Swap& swap) const;
   void restore_one(const store::StoredPipeline& stored) SPDLD_EXCLUDES(mutex_);
   // Sets `name` to the pipeline's, where the file says it.

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu_priority.h"
 #include "base/users/credentials.h"
 #include "engine/failure_log.h"
 #include "engine/plan/plan_facts.h"
@@ -401,6 +402,10 @@ struct DaemonView {
   WorkersView workers = {};  // since the start
   // In the last seconds: seconds a second; none: not known.
   std::optional<WorkersView> workers_lately = std::nullopt;
+  // None of these: not known.
+  std::optional<CpuPriority> priority = std::nullopt;
+  std::optional<std::uint64_t> pss_bytes = std::nullopt;
+  std::optional<double> cpu_pressure = std::nullopt;  // a share of the last 10 s
   std::vector<StorageView> storage = {};
   std::vector<GpuView> gpus = {};
   std::string gpu_driver = {};                    // "CUDA 12.4"; empty: there is none

@@ -9,7 +9,9 @@ namespace spdld {
 namespace {
 
 CgroupFiles files_in(const test::ScratchDir& dir) {
-  return {.self = dir.path() + "/self", .root = dir.path() + "/cgroup"};
+  return {.self = dir.path() + "/self",
+          .root = dir.path() + "/cgroup",
+          .pressure = dir.path() + "/pressure"};
 }
 
 TEST(CpuQuota, IsNoneWhereTheKernelTellsNothing) {
@@ -76,6 +78,33 @@ TEST(CpuThrottled, IsReadFromVersionOneToo) {
   dir.write("self", "3:cpu,cpuacct:/a\n");
   dir.write("cgroup/cpu/a/cpu.stat", "nr_periods 91\nnr_throttled 90\nthrottled_time 500\n");
   EXPECT_EQ(cpu_throttled(files_in(dir)), std::chrono::nanoseconds(500));
+}
+
+TEST(CpuPressure, IsNotKnownWhereTheKernelTellsNothing) {
+  const test::ScratchDir dir;
+  EXPECT_EQ(cpu_pressure(files_in(dir)), std::nullopt);
+  dir.write("self", "0::/a\n");
+  for (const char* const text : {"", "some", "some avg10=\n", "some avg10=x\n", "some avg10=1x\n",
+                                 "some avg60=1.00\n", "full avg10=1.00\n"}) {
+    dir.write("pressure", text);
+    dir.write("cgroup/a/cpu.pressure", text);
+    EXPECT_EQ(cpu_pressure(files_in(dir)), std::nullopt) << text;
+  }
+}
+
+TEST(CpuPressure, IsThatOfTheMachine) {
+  const test::ScratchDir dir;
+  dir.write("self", "0::/a\n");
+  dir.write("pressure", "some avg10=12.50 avg60=1.00 avg300=0.00 total=9\nfull avg10=0.00\n");
+  dir.write("cgroup/a/cpu.pressure", "some avg10=50.00 avg60=1.00 avg300=0.00 total=9\n");
+  EXPECT_EQ(cpu_pressure(files_in(dir)), 0.125);
+}
+
+TEST(CpuPressure, IsThatOfTheCgroupWhereTheMachineTellsNone) {
+  const test::ScratchDir dir;
+  dir.write("self", "0::/a/b\n");
+  dir.write("cgroup/a/cpu.pressure", "some avg10=50.00 avg60=1.00 avg300=0.00 total=9\n");
+  EXPECT_EQ(cpu_pressure(files_in(dir)), 0.5);
 }
 
 }  // namespace

@@ -48,6 +48,23 @@ TEST(Fill, TellsARateOfZeroFromOneThatIsNotKnown) {
   EXPECT_EQ(of(v1::Daemon(), daemon).batches_per_s(), 2);
 }
 
+TEST(Fill, WritesOfTheDaemonsProcessWhatIsKnown) {
+  session::DaemonView view;
+  v1::Daemon none;
+  fill(&none, view);
+  EXPECT_FALSE(none.has_priority() || none.has_pss_bytes() || none.has_cpu_pressure());
+  view.pss_bytes = 7;
+  view.cpu_pressure = 0;
+  view.priority = {.by = CpuPriority::By::kWeight, .value = 10, .cgroup = "/a"};
+  v1::Daemon known;
+  fill(&known, view);
+  EXPECT_EQ(known.pss_bytes(), 7u);
+  EXPECT_TRUE(known.has_cpu_pressure());
+  EXPECT_EQ(known.priority().by(), "cpu_weight");
+  EXPECT_EQ(known.priority().value(), 10);
+  EXPECT_EQ(known.priority().cgroup(), "/a");
+}
+
 TEST(Fill, WritesASessionWithItsReplicaAndVersion) {
   session::SessionView view;
   view.replica = 1;

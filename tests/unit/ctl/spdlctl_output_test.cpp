@@ -522,6 +522,7 @@ TEST(Listing, ShowsTheDaemonWithItsWarnings) {
   EXPECT_EQ(out.str(),
             "spdld 0.1.0 at /run/spdld, pid 42, up 1m 1s\n"
             "threads    8 cpu, 16 io\n"
+            "process    PSS not known, CPU pressure not known, priority not known\n"
             "arenas     512.0 MiB of 2.0 GiB (25 %), memfd\n"
             "serving    1 pipeline, 0 jobs, 0 sessions\n"
             "delivered  10 batches, 640 rows\n"
@@ -534,6 +535,26 @@ TEST(Listing, ShowsTheDaemonWithItsWarnings) {
       later.str().find("delivered  10 batches, 640 rows; 2.0 batches/s, 128 rows/s of late\n"),
       std::string::npos)
       << later.str();
+}
+
+TEST(Listing, ShowsWhatTheDaemonTakesAndByWhatItGivesWay) {
+  v1::Daemon daemon;
+  daemon.set_pss_bytes(3 << 20);
+  daemon.set_cpu_pressure(0.126);
+  const auto process = [&](const std::string& by, int value, const std::string& cgroup) {
+    daemon.mutable_priority()->set_by(by);
+    daemon.mutable_priority()->set_value(value);
+    daemon.mutable_priority()->set_cgroup(cgroup);
+    std::ostringstream out;
+    print_status(daemon, "/run/spdld", out);
+    const std::string text = out.str();
+    const std::size_t begin = std::min(text.find("process "), text.size());
+    return text.substr(begin, text.find('\n', begin) - begin);
+  };
+  const std::string takes = "process    PSS 3.0 MiB, CPU pressure 13 %, priority ";
+  EXPECT_EQ(process("niceness", 10, ""), takes + "by niceness 10");
+  EXPECT_EQ(process("autogroup", 0, ""), takes + "by niceness 0 of its session (autogroup)");
+  EXPECT_EQ(process("cpu_weight", 10, "/a\n"), takes + "by CPU weight 10 of cgroup /a\\n");
 }
 
 TEST(Listing, ShowsEachGpuAndWhatTheDaemonHasThere) {

@@ -20,7 +20,23 @@ using ::testing::HasSubstr;
 MemoryFiles files_in(const test::ScratchDir& dir) {
   return {.meminfo = dir.path() + "/meminfo",
           .self_cgroup = dir.path() + "/self_cgroup",
-          .cgroup_root = dir.path() + "/cgroup"};
+          .cgroup_root = dir.path() + "/cgroup",
+          .smaps = dir.path() + "/smaps_rollup"};
+}
+
+TEST(OwnMemory, CountsPartsOfSharedPages) {
+  const test::ScratchDir dir;
+  dir.write("smaps_rollup",
+            "5583bd588000-7fff4ccad000 ---p 00000000 00:00 0  [rollup]\n"
+            "Rss:    4096 kB\nPss:    2048 kB\nPss_Dirty:  116 kB\n");
+  EXPECT_EQ(own_memory(files_in(dir)), 2 * kMiB);
+}
+
+TEST(OwnMemory, IsNotKnownWhereTheKernelTellsNothing) {
+  const test::ScratchDir dir;
+  EXPECT_EQ(own_memory(files_in(dir)), std::nullopt);
+  dir.write("smaps_rollup", "Rss:    4096 kB\nPss:    many kB\n");
+  EXPECT_EQ(own_memory(files_in(dir)), std::nullopt);
 }
 
 TEST(MemoryRoom, IsUnboundedWhereTheKernelTellsNothing) {

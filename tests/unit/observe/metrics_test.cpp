@@ -55,6 +55,8 @@ Observed everything() {
   daemon.version = "1.2.3";
   daemon.workers.core_s = 1;
   daemon.workers.throttled_s = 2;
+  daemon.pss_bytes = 3;
+  daemon.cpu_pressure = 0.25;
   daemon.storage = {{.device = "259:2", .mount = "/da\"ta\n", .stuck = 1, .reads = 7}};
   session::CacheView& cache = daemon.caches.emplace_back();
   cache.name = "images \\ \xff";
@@ -214,6 +216,8 @@ TEST(Metrics, TellWorkersTimeByWhatItWentInto) {
   // That nobody knows is not that there was none.
   EXPECT_FALSE(metrics.samples.contains("spdld_worker_core_wait_seconds_total"));
   EXPECT_FALSE(metrics.samples.contains("spdld_throttled_seconds_total"));
+  EXPECT_FALSE(metrics.samples.contains("spdld_pss_bytes"));
+  EXPECT_FALSE(metrics.samples.contains("spdld_cpu_pressure_ratio"));
 }
 
 TEST(Metrics, TellWhatASessionLacked) {
