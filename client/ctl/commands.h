@@ -63,6 +63,7 @@ void add_preview_commands(CLI::App& app, const Context& context);   // preview, 
 void add_consumer_commands(CLI::App& app, const Context& context);  // consume, bench
 void add_init_command(CLI::App& app, const Context& context);
 void add_diagnose_command(CLI::App& app, const Context& context);
+void add_headspace_command(CLI::App& app, const Context& context);
 void add_tune_command(CLI::App& app, const Context& context);
 void add_probe_command(CLI::App& app, const Context& context);
 void add_service_commands(CLI::App& app, const Context& context);  // service

@@ -268,6 +268,15 @@ ShownBatch Daemon::show(const v1::ShowRequest& request, const OnProgress& on_pro
   return batch;
 }
 
+v1::Headspace Daemon::headspace(const v1::HeadspaceRequest& request,
+                                const OnProgress& on_progress) {
+  grpc::ClientContext context;
+  v1::Headspace found;
+  follow(*stubs_->jobs->Headspace(&context, request), runtime_dir_, on_progress,
+         [&](const v1::HeadspaceResponse& response) { found = response.headspace(); });
+  return found;
+}
+
 v1::GetPipelineResponse Daemon::pipeline(const std::string& name, bool with_yaml) {
   v1::GetPipelineRequest request;
   request.set_name(name);

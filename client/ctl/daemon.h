@@ -58,6 +58,7 @@ class Daemon {
   v1::ListJobsResponse jobs(bool ended = false);
   v1::DiagnoseResponse diagnose(const v1::JobKey& key);
   ShownBatch show(const v1::ShowRequest& request, const OnProgress& on_progress);
+  v1::Headspace headspace(const v1::HeadspaceRequest& request, const OnProgress& on_progress);
   v1::Job advance_epoch(const v1::JobKey& key, std::optional<std::uint64_t> to);
   v1::Job seek(const v1::JobKey& key, std::uint64_t epoch, std::uint64_t step);
   v1::Job skip(const v1::JobKey& key, std::uint64_t steps);

@@ -144,6 +144,7 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
   add_init_command(app, context);
   add_probe_command(app, context);
   add_diagnose_command(app, context);
+  add_headspace_command(app, context);
   add_tune_command(app, context);
   add_service_commands(app, context);
   add_completion_command(app, context);

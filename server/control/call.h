@@ -112,4 +112,21 @@ session::Service::Progress progress_into(const Environment& environment,
   };
 }
 
+// The same for work that people wait for: each new text is written once. A caller that reads
+// nothing cannot hold up the work, as all its texts fit into what gRPC takes before it waits for a
+// reader.
+template <typename Response>
+session::Service::Progress phases_into(const Environment& environment, grpc::ServerContext* context,
+                                       grpc::ServerWriter<Response>* writer) {
+  return [wanted = until_cancelled(environment, context), writer, last = std::string()](
+             std::uint64_t done, std::uint64_t total, const std::string& what) mutable {
+    if (!wanted(done, total, what)) return false;
+    if (what == last) return true;
+    last = what;
+    Response response;
+    fill(response.mutable_progress(), done, total, what);
+    return writer->Write(response);
+  };
+}
+
 }  // namespace spdld::control

@@ -83,6 +83,26 @@ void fill(v1::ShownStep* message, const session::StepView& view) {
   message->set_sent(view.sent);
 }
 
+void fill(v1::Headspace* message, const session::HeadspaceView& view) {
+  message->set_job(utf8(view.job));
+  message->set_pipeline(utf8(view.pipeline));
+  message->set_ranks(view.ranks);
+  message->set_prefetch(view.prefetch);
+  message->set_steps_now(view.steps_now);
+  message->set_steps_ready(view.steps_ready);
+  message->set_rounds(view.rounds);
+  message->set_longest_hold_s(view.longest_hold_s);
+  message->set_steps_per_epoch(view.steps_per_epoch);
+  if (view.now_s) message->set_now_s(*view.now_s);
+  if (view.ready_s) message->set_ready_s(*view.ready_s);
+  if (const auto gain = view.gain()) {
+    message->set_gain(*gain);
+    message->set_saved_epoch_s(*gain * *view.now_s * static_cast<double>(view.steps_per_epoch));
+  }
+  message->set_ended_by(utf8(view.ended_by));
+  message->set_warning(utf8(view.warning));
+}
+
 void fill(v1::Diagnosis* message, const session::DiagnosisView& view) {
   message->set_job(utf8(view.job));
   message->set_pipeline(utf8(view.pipeline));

@@ -67,6 +67,20 @@ class Jobs final : public v1::Jobs::Service {
     });
   }
 
+  grpc::Status Headspace(grpc::ServerContext* context, const v1::HeadspaceRequest* request,
+                         grpc::ServerWriter<v1::HeadspaceResponse>* writer) override {
+    return serve_long(environment_, context, [&](const job::Caller& caller) -> Status {
+      const v1::JobKey& key = request->key();
+      SPDLD_ASSIGN(
+          const session::HeadspaceView view,
+          environment_.service.headspace(caller, key.job(), key.pipeline(), request->steps(),
+                                         phases_into(environment_, context, writer)));
+      v1::HeadspaceResponse response;
+      fill(response.mutable_headspace(), view);
+      return writer->Write(response) ? Status() : cut_off();
+    });
+  }
+
   grpc::Status AdvanceEpoch(grpc::ServerContext* context, const v1::AdvanceEpochRequest* request,
                             v1::Job* response) override {
     return answer(context, response, [&](const job::Caller& caller) {

@@ -36,6 +36,7 @@ void fill(v1::LiveValue* message, const session::LiveValue& value);
 void fill(v1::StepAt* message, const job::StepAt& at);
 void fill(v1::Job* message, const job::JobView& view);
 void fill(v1::ShownStep* message, const session::StepView& view);
+void fill(v1::Headspace* message, const session::HeadspaceView& view);
 void fill(v1::Diagnosis* message, const session::DiagnosisView& view);
 void fill(v1::SwapResult* message, const session::SwapView& view);
 void fill(v1::Session* message, const session::SessionView& view);

@@ -107,6 +107,7 @@ void Consumer::note_shortage() {
     return reason->empty() ? shortage_.end() : shortage_.lacks(Shortage::kEpoch);
   if (way_.holds() || way_.empty() || loop_.turn >= loop_.limit())
     return shortage_.lacks(Shortage::kChange);
+  if (is_at_gate()) return shortage_.lacks(Shortage::kChange);
   if (loop_.turn >= grant_.until()) return shortage_.lacks(Shortage::kDisk);
   const Way::Leg& leg = way_.front();
   const stream::Index at = leg.at(loop_.turn);
@@ -138,7 +139,7 @@ void Consumer::send() {
         return give_up({.status = joined.with_context("the batches that come next")});
       continue;
     }
-    if (way_.empty() || leases_.size() >= credits_) return;
+    if (way_.empty() || leases_.size() >= credits_ || is_at_gate()) return;
     const bool stopped = loop_.turn >= grant_.until();
     if (!stopped && !send_next(at)) return;
     if (grant_.take_asking(loop_.turn, stopped)) job_.host->asks_for_grant();
@@ -232,11 +233,19 @@ void Consumer::release(std::uint64_t id) {
     MutexLock lock(mutex_);
     lease = leases_.take(id);
     if (!lease) return;
+    if (gate_ != nullptr && lease->seek == gate_->seek) note_given(lease->turn);
     const bool freed = lease->pool->release(id, holder());
     pump();
     if (!freed) return;
   }
   lease->pool->freed();
+}
+
+void Consumer::note_given(job::Turn turn) {
+  const job::Schedule& schedule = loop_.plan->schedule;
+  const job::State given =
+      schedule.locate(std::max(turn, schedule.record().oldest), known_at(turn, loop_.own));
+  gate_->given.push_back({.at = std::chrono::steady_clock::now(), .epoch = given.epoch});
 }
 
 void Consumer::grant(job::Turn until) {
@@ -391,6 +400,67 @@ void Consumer::end(bool away) {
   for (const auto& stream : held) stream->go_on();  // others may read them
 }
 
+void Consumer::time() {
+  MutexLock lock(mutex_);
+  gate_ = std::make_unique<Gate>(Gate{.seek = loop_.serial});
+}
+
+void Consumer::end_timing() {
+  make_further();
+  MutexLock lock(mutex_);
+  gate_.reset();
+  pump();
+}
+
+void Consumer::gate(job::Turn until) {
+  MutexLock lock(mutex_);
+  if (gate_ == nullptr) return;
+  gate_->until = until;
+  pump();
+}
+
+bool Consumer::make_no_further() {
+  MutexLock lock(mutex_);
+  if (gate_ == nullptr || ended_) return false;
+  for (const Way::Leg& leg : way_.legs()) {
+    if (leg.stream->jobs().size() > 1) return false;
+  }
+  for (const Way::Leg& leg : way_.legs()) {
+    (void)leg.stream->hold();
+    gate_->held.push_back(leg.stream);
+  }
+  return true;
+}
+
+void Consumer::make_further() {
+  std::vector<std::shared_ptr<stream::Stream>> held;
+  {
+    MutexLock lock(mutex_);
+    if (gate_ != nullptr) held = std::exchange(gate_->held, {});
+  }
+  for (const auto& stream : held) stream->go_on();
+}
+
+Leases::Pools Consumer::slots() const {
+  MutexLock lock(mutex_);
+  Leases::Pools slots = way_.pools();
+  for (const Way::Leg& leg : way_.legs()) slots.push_back(leg.stream->pool());
+  return slots;
+}
+
+Consumer::Timed Consumer::take_timed() {
+  MutexLock lock(mutex_);
+  Timed timed{.turn = loop_.turn,
+              .leases = leases_.size(),
+              .over = ended_ || gate_ == nullptr || gate_->seek != loop_.serial};
+  // In this order: what is made in between is ready.
+  for (const Way::Leg& leg : way_.legs())
+    timed.making = timed.making || leg.stream->pool()->slots().counts().loaned > 0;
+  timed.ready = way_.ready();
+  if (gate_ != nullptr) timed.given = std::exchange(gate_->given, {});
+  return timed;
+}
+
 Leases::Pools Consumer::arenas() const {
   MutexLock lock(mutex_);
   return leases_.pools();
@@ -417,6 +487,7 @@ std::string Consumer::waits_for() const {
   if (auto reason = epochs_.waits_for(loop_.next().epoch)) return *std::move(reason);
   if (way_.holds()) return "its job is being changed, and that is not on disk yet";
   if (loop_.turn >= loop_.limit()) return "its job changes here, and that is not on disk yet";
+  if (is_at_gate()) return "'spdlctl headspace' holds all ranks until batches lie ready for each";
   if (loop_.turn >= grant_.until())
     return "where its job is must be on disk first, and the disk of state_dir takes its time";
   return way_.empty() ? std::string() : way_.front().stream->waits_for(holder());

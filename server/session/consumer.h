@@ -14,6 +14,7 @@
 #include "delivery/connection.h"
 #include "job/membership.h"
 #include "session/epochs.h"
+#include "session/gate.h"
 #include "session/grant.h"
 #include "session/leases.h"
 #include "session/loop.h"
@@ -128,6 +129,28 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   // The same plan with other names for its phases: the consumer's streams go on as they are.
   void rename(const JobPlanPtr& plan) SPDLD_EXCLUDES(mutex_);
 
+  // A measurement (headspace.h), from time() to end_timing(): batches that are given back are
+  // noted.
+  void time() SPDLD_EXCLUDES(mutex_);
+  void end_timing() SPDLD_EXCLUDES(mutex_);  // its gate opens and its streams go on; idempotent
+  // It is sent no turn from `until` on; kNoTurn: as ever.
+  void gate(job::Turn until) SPDLD_EXCLUDES(mutex_);
+  // Its streams begin no batch until make_further(). False, and nothing is done: one of them is
+  // read by another job, too.
+  bool make_no_further() SPDLD_EXCLUDES(mutex_);
+  void make_further() SPDLD_EXCLUDES(mutex_);
+  struct Timed {
+    job::Turn turn = 0;       // is sent next
+    std::uint32_t ready = 0;  // batches that lie ready for it, also behind its gate
+    std::uint32_t leases = 0;
+    bool making = false;                  // its streams are making batches
+    bool over = false;                    // it has ended, or its loop has gone elsewhere
+    std::vector<Gate::Given> given = {};  // since the last call
+  };
+  // The slots that its streams take, in main memory and on its GPU.
+  Leases::Pools slots() const SPDLD_EXCLUDES(mutex_);
+  Timed take_timed() SPDLD_EXCLUDES(mutex_);
+
   // No further batch; `away`: its process is expected back. Idempotent.
   void end(bool away) SPDLD_EXCLUDES(mutex_);
   // The process cannot release leases any more but may still read them.
@@ -197,6 +220,10 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   void tell_warning() SPDLD_REQUIRES(mutex_);
   // Ends the consumer and tells its process the failure.
   void give_up(const engine::StreamFailure& failure) SPDLD_REQUIRES(mutex_);
+  void note_given(job::Turn turn) SPDLD_REQUIRES(mutex_);
+  bool is_at_gate() const SPDLD_REQUIRES(mutex_) {
+    return gate_ != nullptr && loop_.turn >= gate_->until;
+  }
   job::Turn released() const SPDLD_REQUIRES(mutex_);
 
   const WayTerms terms_;
@@ -216,6 +243,7 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
   bool resized_away_ SPDLD_GUARDED_BY(mutex_) = false;
   delivery::WaitedNotice waiting_ SPDLD_GUARDED_BY(mutex_);
+  std::unique_ptr<Gate> gate_ SPDLD_GUARDED_BY(mutex_);  // null: it is not being timed
   stream::ShortageClock shortage_ SPDLD_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point begun_at_ SPDLD_GUARDED_BY(mutex_);
 };

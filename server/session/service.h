@@ -78,6 +78,12 @@ class Service {
   virtual Result<StepView> show(const job::Caller& caller, std::string_view job,
                                 std::string_view pipeline, job::StepAt at, std::uint32_t shard,
                                 const Progress& progress) = 0;
+  // How fast ranks would train with their data ready: times `steps` steps as they are, and as many
+  // while the ranks are held again and again until batches lie ready for each. `progress` is called
+  // every few milliseconds.
+  virtual Result<HeadspaceView> headspace(const job::Caller& caller, std::string_view job,
+                                          std::string_view pipeline, std::uint32_t steps,
+                                          const Progress& progress) = 0;
   // How each job that runs no more ended the last time, the latest first.
   virtual std::vector<job::JobView> ended_jobs(const job::Caller& caller) = 0;
   // Opens the next epoch of a job with manual epochs. With `to`, opens all epochs up to and

@@ -552,6 +552,13 @@ Result<StepView> SessionService::show(const job::Caller& caller, std::string_vie
   return shown_to(pipelines_, caller, std::move(step.view));
 }
 
+Result<HeadspaceView> SessionService::headspace(const job::Caller& caller, std::string_view job,
+                                                std::string_view pipeline, std::uint32_t steps,
+                                                const Progress& progress) {
+  SPDLD_ASSIGN(const JobName name, job_name(caller, job, pipeline));
+  return shown_to(pipelines_, caller, sessions_.headspace().measure(caller, name, steps, progress));
+}
+
 std::vector<job::JobView> SessionService::ended_jobs(const job::Caller& caller) {
   std::vector<job::JobView> views;
   for (store::StoredEnd& end : sessions_.reports().ended(caller)) {

@@ -75,6 +75,9 @@ class SessionService final : public Service {
                                               std::string_view pipeline) override;
   Result<StepView> show(const job::Caller& caller, std::string_view job, std::string_view pipeline,
                         job::StepAt at, std::uint32_t shard, const Progress& progress) override;
+  Result<HeadspaceView> headspace(const job::Caller& caller, std::string_view job,
+                                  std::string_view pipeline, std::uint32_t steps,
+                                  const Progress& progress) override;
   std::vector<job::JobView> ended_jobs(const job::Caller& caller) override;
   Result<job::JobView> advance_epoch(const job::Caller& caller, std::string_view job,
                                      std::string_view pipeline,

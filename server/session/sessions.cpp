@@ -34,6 +34,7 @@ Sessions::Sessions(SessionsDeps deps)
       records_(deps_, table_, streams_),
       keeper_(deps_, table_),
       changes_(deps_, table_),
+      headspace_(deps_, streams_, table_, changes_),
       drain_(deps_, table_),
       operator_(deps_, table_, records_, changes_, keeper_, drain_),
       gpus_(deps.devices, table_),

@@ -5,6 +5,7 @@
 
 #include "session/attacher.h"
 #include "session/drain.h"
+#include "session/headspace.h"
 #include "session/job_queues.h"
 #include "session/queries.h"
 #include "session/rank_applies.h"
@@ -52,6 +53,7 @@ class Sessions final : public delivery::DataService {
   JobRecords& records() { return records_; }
   Keeper& keeper() { return keeper_; }
   Operator& operate() { return operator_; }
+  Headspace& headspace() { return headspace_; }
   Drain& drain() { return drain_; }
   SwapPlanner& planner() { return planner_; }
   Swaps& swaps() { return swaps_; }
@@ -70,6 +72,7 @@ class Sessions final : public delivery::DataService {
   Keeper keeper_;
   Router router_;
   Changes changes_;
+  Headspace headspace_;
   Drain drain_;
   Operator operator_;
   GpuOpener gpus_;

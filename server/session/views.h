@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -163,6 +164,29 @@ struct StepView {
   std::optional<job::Turn> turn = std::nullopt;
   bool sent = false;  // the turn lies behind
   pipeline::PreviewView batch = {};
+};
+
+// What ready data would bring to a job's training. Steps are of the slowest rank.
+struct HeadspaceView {
+  std::string job = {};
+  std::string pipeline = {};
+  std::uint32_t ranks = 0;
+  std::uint32_t prefetch = 0;     // batches that lay ready for each rank at most; 0: no round began
+  std::uint64_t steps_now = 0;    // that were timed of each rank, as they are
+  std::uint64_t steps_ready = 0;  // with data ready
+  std::uint32_t rounds = 0;       // in which ranks were held
+  double longest_hold_s = 0;      // of a round
+  std::uint64_t steps_per_epoch = 0;
+  std::optional<double> now_s = std::nullopt;    // of a step; none: too few were timed
+  std::optional<double> ready_s = std::nullopt;  // with data ready
+  std::string ended_by = {};                     // what ended it early; empty: nothing did
+  std::string warning = {};                      // what is not as before; empty: all is
+
+  // The share of a step's time that ready data would save; none: not measured.
+  std::optional<double> gain() const {
+    if (!now_s || !ready_s || *now_s <= 0) return std::nullopt;
+    return std::max(0.0, 1 - *ready_s / *now_s);
+  }
 };
 
 // The outcome of deleting a job.

@@ -33,6 +33,7 @@ class FakeService final : public session::Service {
   session::ExplainView explain_view = {.facts = {}, .text = "the plan"};
   pipeline::PreviewView preview_view;
   session::StepView step_view;
+  session::HeadspaceView headspace_view;
   session::DaemonView daemon_view;
   session::DrainBegun drain_begun = {.drain = {}, .began = true};
   std::optional<session::DrainView> drain_ended;
@@ -184,6 +185,15 @@ class FakeService final : public session::Service {
   Result<job::JobView> skip(const Caller& caller, std::string_view job, std::string_view pipeline,
                             std::uint64_t steps) override {
     return asked_of(caller, "skip " + std::to_string(steps), job, pipeline);
+  }
+  Result<session::HeadspaceView> headspace(const Caller& caller, std::string_view job,
+                                           std::string_view pipeline, std::uint32_t steps,
+                                           const Progress& progress) override {
+    note(caller, "headspace " + std::to_string(steps) + " " + std::string(job) + " " +
+                     std::string(pipeline));
+    SPDLD_TRY(work(progress));
+    SPDLD_TRY(answer);
+    return headspace_view;
   }
   Result<std::vector<session::LiveValue>> tune_job(const Caller& caller, std::string_view job,
                                                    std::string_view pipeline,

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/session/sessions_fixture.h"
+
+namespace spdld::session {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// One job on a pipeline of forty small files in batches of two: twenty steps an epoch of one shard.
+class HeadspaceTest : public SessionsTest {
+ protected:
+  using Measured = Result<HeadspaceView>;
+  static constexpr std::uint32_t kSteps = 20;
+
+  void SetUp() override {
+    for (int i = 10; i < 40; ++i) files_.file("data/" + std::to_string(i) + ".bin", "bytes");
+    SessionsTest::SetUp();
+  }
+  Loop open_one() { return open({.job = "j", .shard = 0, .num_shards = 1}); }
+  std::vector<Loop> open_ranks(std::uint32_t ranks) {
+    std::vector<Loop> loops;
+    for (std::uint32_t shard = 0; shard < ranks; ++shard)
+      loops.push_back(open({.job = "j", .shard = shard, .num_shards = ranks}));
+    return loops;
+  }
+  std::shared_ptr<Consumer> consumer(const Loop& loop) {
+    const SessionPtr session = sessions_->table().find(loop.rank.connection->id());
+    MutexLock lock(sessions_->table().mutex());
+    return session->consumer;
+  }
+  Measured measure(std::uint32_t steps = kSteps, const Service::Progress& progress = nullptr) {
+    return service_->headspace(self_, "j", "", steps, [&](auto done, auto total, const auto& what) {
+      return progress == nullptr || progress(done, total, what);
+    });
+  }
+  // Measured by another thread, which calls `at` once, when ranks train with their data ready.
+  std::future<Measured> measure_and(std::function<void()> at, std::uint32_t steps = 1000) {
+    return std::async(std::launch::async, [this, at = std::move(at), steps] {
+      bool called = false;
+      return measure(steps, [&](auto, auto, const std::string& what) {
+        if (!called && what.find("data ready") != std::string::npos) {
+          called = true;
+          at();
+        }
+        return true;
+      });
+    });
+  }
+  // Reads on until the measurement is over.
+  Measured read_until(std::future<Measured>& measured, std::vector<Loop>& loops) {
+    while (measured.wait_for(std::chrono::seconds(0)) != std::future_status::ready &&
+           !HasFailure()) {
+      for (Loop& loop : loops) step(loop);
+    }
+    return measured.get();
+  }
+  // Once what was begun has been read, all is as it was before.
+  void expect_as_before(Loop& loop) {
+    read(loop, 80);
+    EXPECT_EQ(consumer(loop)->view().credits, 4U);
+    EXPECT_FALSE(service_->job(self_, "j", "")->limits.prefetch);
+  }
+};
+
+TEST_F(HeadspaceTest, GateStopsALoopAtItsTurnWhileBatchesLieReadyBehindIt) {
+  Loop loop = open_one();
+  const auto held = consumer(loop);
+  held->time();
+  held->gate(6);
+  EXPECT_EQ(read(loop, 6), (job::StepAt{0, 5}));
+  EXPECT_THAT(held->waits_for(), HasSubstr("'spdlctl headspace' holds all ranks"));
+  while (held->take_timed().ready < 4) std::this_thread::yield();
+  EXPECT_EQ(held->take_timed().turn, 6U);
+  held->gate(8);
+  EXPECT_EQ(read(loop, 2), (job::StepAt{0, 7}));
+  EXPECT_EQ(held->take_timed().turn, 8U);
+  held->end_timing();
+  EXPECT_EQ(read(loop, 40), (job::StepAt{2, 7}));
+  EXPECT_EQ(held->waits_for(), "");
+}
+
+TEST_F(HeadspaceTest, NoBatchIsMadeWhileStreamsAreHeld) {
+  Loop loop = open_one();
+  const auto held = consumer(loop);
+  held->time();
+  held->gate(4);
+  read(loop, 4);
+  while (held->take_timed().ready < 4) std::this_thread::yield();
+  ASSERT_TRUE(held->make_no_further());
+  Consumer::Timed seen = held->take_timed();
+  while (seen.making) seen = held->take_timed();
+  held->gate(job::kNoTurn);
+  read(loop, seen.ready);
+  EXPECT_EQ(held->take_timed().ready, 0U);
+  EXPECT_FALSE(held->take_timed().making);
+  held->make_further();
+  read(loop, 20);
+}
+
+TEST_F(HeadspaceTest, NotesEachBatchThatIsGivenBackWithItsEpoch) {
+  Loop loop = open_one();
+  consumer(loop)->time();
+  read(loop, 25);
+  const auto given = consumer(loop)->take_timed().given;
+  ASSERT_EQ(given.size(), 25U);
+  for (std::size_t i = 0; i < given.size(); ++i) EXPECT_EQ(given[i].epoch, i / 20);
+  EXPECT_TRUE(consumer(loop)->take_timed().given.empty()) << "they are told once";
+}
+
+TEST_F(HeadspaceTest, TimesStepsWithDataReadyAndLeavesAllAsItWas) {
+  std::vector<Loop> loops = open_ranks(2);
+  auto measured = std::async(std::launch::async, [&] { return measure(); });
+  const Measured found = read_until(measured, loops);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->ended_by, "");
+  EXPECT_EQ(found->warning, "");
+  EXPECT_EQ(found->ranks, 2U);
+  EXPECT_EQ(found->prefetch, kSteps + 3);
+  EXPECT_GE(found->steps_now, kSteps);
+  EXPECT_GE(found->steps_ready, kSteps);
+  EXPECT_GE(found->rounds, 1U);
+  EXPECT_EQ(found->steps_per_epoch, 10U);
+  EXPECT_TRUE(found->gain());
+  for (Loop& loop : loops) expect_as_before(loop);
+}
+
+TEST_F(HeadspaceTest, RanksAreToldBeforeTheyWait) {
+  std::vector<Loop> loops = open_ranks(1);
+  auto measured = std::async(std::launch::async, [&] { return measure(); });
+  std::string text;
+  Loop& loop = loops.front();
+  loop.rank.passed = [&](const wire::BatchFrame& batch) {
+    loop.wish.in_run.turn = batch.turn + 1;
+    sessions_->release(*loop.rank.connection, batch.lease);
+  };
+  (void)loop.rank.next<wire::NoticeFrame>(wire::FrameType::kNotice, &text);
+  EXPECT_THAT(text, StartsWith("'spdlctl headspace' measures"));
+  EXPECT_TRUE(read_until(measured, loops));
+}
+
+TEST_F(HeadspaceTest, FewerSlotsAreTriedWhereNotAllFit) {
+  std::vector<Loop> loops = open_ranks(1);
+  ASSERT_TRUE(service_->tune_job(
+      self_, "j", "",
+      {.set = {{"memory", std::to_string(service_->job(self_, "j", "")->arena_bytes * 4)}}}));
+  auto measured = std::async(std::launch::async, [&] { return measure(100); });
+  const Measured found = read_until(measured, loops);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->prefetch, 16U);
+  EXPECT_GT(found->rounds, 6U);
+  EXPECT_EQ(found->warning, "") << "the old slots fit beside the new ones";
+  expect_as_before(loops.front());
+}
+
+TEST_F(HeadspaceTest, IsRefusedWithNumbersWhereFewerThanEightBatchesFit) {
+  std::vector<Loop> loops = open_ranks(1);
+  const std::uint64_t used = service_->job(self_, "j", "")->arena_bytes;
+  ASSERT_TRUE(
+      service_->tune_job(self_, "j", "", {.set = {{"memory", std::to_string(used + 4096)}}}));
+  auto measured = std::async(std::launch::async, [&] { return measure(); });
+  const Measured refused = read_until(measured, loops);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr("job 'j' cannot be measured: fewer than 8 batches fit for each rank"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("does not fit: the job has"));
+  expect_as_before(loops.front());
+}
+
+TEST_F(HeadspaceTest, IsRefusedWhereItWouldHoldUpOthersOrHasNothingToTime) {
+  const auto refusal = [&](std::uint32_t steps = kSteps) {
+    const Measured measured = measure(steps);
+    EXPECT_FALSE(measured);
+    return measured ? std::string() : measured.error().message();
+  };
+  EXPECT_THAT(refusal(), HasSubstr("there is no job 'j'"));
+  JobRequest request = declared(0);
+  request.num_shards = 2;
+  request.epochs = job::EpochMode::kManual;
+  ASSERT_TRUE(service_->create_job(self_, request, nullptr));
+  EXPECT_THAT(refusal(), HasSubstr("no rank is attached"));
+  Loop first = open({.job = "j", .shard = 0});
+  EXPECT_THAT(refusal(), HasSubstr("1 of its 2 ranks are attached to this daemon"));
+  Loop second = open({.job = "j", .shard = 1});
+  EXPECT_THAT(refusal(),
+              HasSubstr("left of the epochs that are open, and 20 steps are to be timed"));
+  EXPECT_THAT(refusal(7), HasSubstr("7 steps cannot be timed: it may be 8 to 1000"));
+  EXPECT_THAT(refusal(1001), HasSubstr("it may be 8 to 1000"));
+  const job::Caller other{{.uid = self_.uid + 1, .gid = self_.gid}, 1};
+  EXPECT_EQ(service_->headspace(other, "j", "", kSteps, nullptr).error().code(), Code::kNotFound);
+}
+
+TEST_F(HeadspaceTest, ASwapInARoundEndsItAndNoBatchIsLost) {
+  std::vector<Loop> loops = open_ranks(2);
+  auto measured = measure_and([&] {
+    job::ApplyRequest request;
+    request.yaml = yaml("p", "drop");
+    request.yaml.replace(request.yaml.find("4KiB"), 4, "8KiB");
+    request.file = "-";
+    const auto swapped = service_->swap(
+        self_, request, {.job = "j", .at = {.kind = SwapAt::Kind::kNow, .step = {}}}, nullptr);
+    EXPECT_TRUE(swapped) << swapped.error().message();
+  });
+  const Measured found = read_until(measured, loops);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->ended_by, "the job was changed");
+  for (Loop& loop : loops) expect_as_before(loop);
+}
+
+TEST_F(HeadspaceTest, ARankThatDiesInARoundEndsItAndTheOthersGoOn) {
+  std::vector<Loop> loops = open_ranks(2);
+  std::atomic<bool> in_round = false;
+  auto measured = measure_and([&] { in_round = true; });
+  while (!in_round) {
+    for (Loop& loop : loops) step(loop);
+  }
+  kill(loops.back());
+  loops.pop_back();
+  const Measured found = read_until(measured, loops);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->ended_by, "a rank has left, or come");
+  expect_as_before(loops.front());
+}
+
+TEST_F(HeadspaceTest, ALoopThatGoesElsewhereEndsItsRound) {
+  std::vector<Loop> loops = open_ranks(1);
+  std::atomic<bool> in_round = false;
+  auto measured = measure_and([&] { in_round = true; });
+  while (!in_round) step(loops.front());
+  go_to_epoch(loops.front(), 100);
+  const Measured found = read_until(measured, loops);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_THAT(found->ended_by, HasSubstr("was led elsewhere by its loop"));
+  expect_as_before(loops.front());
+}
+
+TEST_F(HeadspaceTest, ACallerThatGoesLeavesTheRanksAsTheyWere) {
+  std::vector<Loop> loops = open_ranks(1);
+  auto measured = std::async(std::launch::async, [&] {
+    return measure(1000, [](auto, auto, const std::string& what) {
+      return what.find("holds the ranks") == std::string::npos;
+    });
+  });
+  const Measured found = read_until(measured, loops);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code(), Code::kCancelled);
+  expect_as_before(loops.front());
+}
+
+TEST_F(HeadspaceTest, ARankThatStandsStillEndsItWithWhatWasTimed) {
+  std::vector<Loop> loops = open_ranks(1);
+  std::atomic<bool> in_round = false;
+  auto measured = measure_and([&] { in_round = true; });
+  while (!in_round) step(loops.front());
+  // It reads nothing from now on.
+  while (measured.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready)
+    clock_.advance(std::chrono::seconds(1));
+  const Measured found = measured.get();
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_THAT(found->ended_by, StartsWith("no rank came on for 60 s"));
+  EXPECT_TRUE(found->now_s);
+  expect_as_before(loops.front());
+}
+
+TEST_F(HeadspaceTest, AJobIsMeasuredOnceAtATime) {
+  std::vector<Loop> loops = open_ranks(1);
+  Measured second = HeadspaceView{};
+  auto measured = measure_and([&] { second = measure(); }, kSteps);
+  EXPECT_TRUE(read_until(measured, loops));
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message(), HasSubstr("is being measured"));
+}
+
+}  // namespace
+}  // namespace spdld::session
