@@ -98,8 +98,9 @@ def test_steps_are_timed_and_all_rows_come_once_and_in_order(
     check_rows(daemon, tmp_path, [reader.rows() for reader in readers])
 
 
-def test_a_daemon_that_is_killed_in_a_round_begins_as_before(
-    daemon: Any, tmp_path: pathlib.Path, wait_until: Callable[..., Any]
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_a_daemon_that_ends_in_a_round_begins_as_before(
+    daemon: Any, tmp_path: pathlib.Path, wait_until: Callable[..., Any], end: str
 ) -> None:
     def credits() -> list[int]:
         return [session["credits"] for session in daemon.ctl_json("get", "sessions")]
@@ -114,7 +115,7 @@ def test_a_daemon_that_is_killed_in_a_round_begins_as_before(
             stderr=subprocess.PIPE,
         )
         wait_until(lambda: credits() == [64] * RANKS, "a round")
-        daemon.kill()
+        getattr(daemon, end)()
         assert measuring.wait(60) != 0
         seen = [len(reader.rows()) for reader in readers]
         daemon.start()

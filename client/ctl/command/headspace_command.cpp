@@ -18,19 +18,18 @@ void print_headspace(const v1::Headspace& found, std::ostream& out) {
   out << fmt::format("job '{}' on pipeline '{}', {}, the slowest one:\n", cell(found.job()),
                      cell(found.pipeline()), counted(found.ranks(), "rank"));
   if (found.has_now_s())
-    out << fmt::format("a step now              {} ({})\n", show_seconds(found.now_s()),
+    out << fmt::format("a step now              {:.3g} s ({})\n", found.now_s(),
                        counted(found.steps_now(), "step"));
   if (found.has_ready_s())
-    out << fmt::format("a step with data ready  {} ({} in {} of up to {}, held for up to {})\n",
-                       show_seconds(found.ready_s()), counted(found.steps_ready(), "step"),
-                       counted(found.rounds(), "round"),
-                       counted(found.prefetch(), "batch", "batches"),
-                       show_seconds(found.longest_hold_s()));
+    out << fmt::format(
+        "a step with data ready  {:.3g} s ({} in {} of up to {}, held for up to {})\n",
+        found.ready_s(), counted(found.steps_ready(), "step"), counted(found.rounds(), "round"),
+        counted(found.prefetch(), "batch", "batches"), show_seconds(found.longest_hold_s()));
   if (found.has_gain()) {
     out << fmt::format("gain                    {:.0f} % of a step", found.gain() * 100);
     if (found.gain() >= 0.01 && found.ready_s() > 0)
-      out << fmt::format(": {:.2f} x as fast, {:.2g} h an epoch", found.now_s() / found.ready_s(),
-                         found.saved_epoch_s() / 3600);
+      out << fmt::format(": {:.2f} x as fast, {} less an epoch", found.now_s() / found.ready_s(),
+                         show_seconds(found.saved_epoch_s()));
     out << '\n';
   }
   if (!found.ended_by().empty()) out << "ended early: " << cell(found.ended_by()) << '\n';

@@ -224,6 +224,44 @@ TEST_F(ControlServerTest, SendsAStepOfAJobWithItsRows) {
   EXPECT_EQ(service_.calls(), (std::vector<std::string>{"show 2/7 shard 1 run "}));
 }
 
+TEST_F(ControlServerTest, TellsEachPhaseOfAMeasurementOnceAndThenWhatCameOfIt) {
+  service_.work = [](const Service::Progress& progress) {
+    for (const char* const what : {"times", "times", "holds", "times"}) {
+      EXPECT_TRUE(progress(1, 8, what));
+    }
+    return Status();
+  };
+  service_.headspace_view = {.job = "run",
+                             .pipeline = "p",
+                             .ranks = 2,
+                             .prefetch = 64,
+                             .steps_now = 8,
+                             .steps_ready = 9,
+                             .rounds = 1,
+                             .longest_hold_s = 1.5,
+                             .steps_per_epoch = 100,
+                             .now_s = 0.5,
+                             .ready_s = 0.25};
+  start();
+  grpc::ClientContext context;
+  v1::HeadspaceRequest request;
+  request.mutable_key()->set_job("run");
+  request.set_steps(8);
+  const auto reader = v1::Jobs::NewStub(channel_)->Headspace(&context, request);
+  v1::HeadspaceResponse response;
+  std::vector<std::string> phases;
+  while (reader->Read(&response) && response.has_progress())
+    phases.push_back(response.progress().what());
+  EXPECT_EQ(phases, (std::vector<std::string>{"times", "holds", "times"}));
+  EXPECT_EQ(response.headspace().ShortDebugString(),
+            R"(job: "run" pipeline: "p" ranks: 2 prefetch: 64 steps_now: 8 steps_ready: 9 )"
+            "rounds: 1 longest_hold_s: 1.5 steps_per_epoch: 100 now_s: 0.5 ready_s: 0.25 "
+            "gain: 0.5 saved_epoch_s: 25");
+  EXPECT_FALSE(reader->Read(&response));
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(service_.calls(), (std::vector<std::string>{"headspace 8 run "}));
+}
+
 TEST_F(ControlServerTest, EndsTheMakingOfAStepWhenItsCallerIsGone) {
   Event begun;
   std::promise<void> ended;

@@ -336,6 +336,34 @@ TEST_F(SpdlctlTest, TellsWhyRanksWaitWithFiguresAndWhatToPaste) {
   EXPECT_EQ(spdlctl({"diagnose", "-o", "json"}).out, "[]\n");
 }
 
+TEST_F(SpdlctlTest, ShowsWhatReadyDataWouldBring) {
+  service_.headspace_view = {.job = "run",
+                             .pipeline = "pets",
+                             .ranks = 4,
+                             .prefetch = 64,
+                             .steps_now = 100,
+                             .steps_ready = 101,
+                             .rounds = 2,
+                             .longest_hold_s = 9.5,
+                             .steps_per_epoch = 36000,
+                             .now_s = 0.5,
+                             .ready_s = 0.2};
+  start();
+  EXPECT_EQ(spdlctl({"headspace", "run"}).out,
+            "job 'run' on pipeline 'pets', 4 ranks, the slowest one:\n"
+            "a step now              0.5 s (100 steps)\n"
+            "a step with data ready  0.2 s (101 steps in 2 rounds of up to 64 batches, held for up "
+            "to 9.50s)\n"
+            "gain                    60 % of a step: 2.50 x as fast, 3h 0m less an epoch\n");
+  EXPECT_EQ(service_.calls().back(), "headspace 100 run ");
+  service_.headspace_view.ready_s.reset();
+  service_.headspace_view.ended_by = "a rank has left, or come";
+  EXPECT_EQ(spdlctl({"headspace", "run", "--steps", "8"}).out,
+            "job 'run' on pipeline 'pets', 4 ranks, the slowest one:\n"
+            "a step now              0.5 s (100 steps)\n"
+            "ended early: a rank has left, or come\n");
+}
+
 TEST_F(SpdlctlTest, SaysThatNoJobOfANameHasEndedThoughOthersHave) {
   start();
   const Outcome outcome = spdlctl({"get", "jobs", "--ended", "no-such-job"});

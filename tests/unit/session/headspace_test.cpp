@@ -136,6 +136,25 @@ TEST_F(HeadspaceTest, TimesStepsWithDataReadyAndLeavesAllAsItWas) {
   for (Loop& loop : loops) expect_as_before(loop);
 }
 
+TEST_F(HeadspaceTest, ReplicasOfAShardAreHeldAndTimedTogether) {
+  std::vector<Loop> loops;
+  for (std::uint32_t replica = 0; replica < 2; ++replica)
+    loops.push_back(open({.job = "j",
+                          .shard = 0,
+                          .num_shards = 1,
+                          .replicas = 2,
+                          .replica = replica,
+                          .pid = static_cast<pid_t>(4'000'000 + replica)}));
+  auto measured = std::async(std::launch::async, [&] { return measure(); });
+  const Measured found = read_until(measured, loops);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->ended_by, "");
+  EXPECT_EQ(found->ranks, 2U);
+  EXPECT_GE(found->steps_ready, kSteps);
+  for (int i = 0; i < 80; ++i) EXPECT_EQ(at(step(loops[0])), at(step(loops[1])));
+  EXPECT_EQ(consumer(loops[0])->view().credits, 4U);
+}
+
 TEST_F(HeadspaceTest, RanksAreToldBeforeTheyWait) {
   std::vector<Loop> loops = open_ranks(1);
   auto measured = std::async(std::launch::async, [&] { return measure(); });
