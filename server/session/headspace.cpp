@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kLook{5};
 // A round goes on after so long with what lies ready, and a rank that has not moved for so long
 // ends the measurement.
 constexpr std::chrono::seconds kPatience{60};
-// A batch is made while the first steps of a round are trained, and the ranks were held.
+// The first steps of a round are not those of a training that runs.
 constexpr std::size_t kLeftOut = 2;
 // Batches come in bursts: a step is the mean of so many.
 constexpr std::size_t kBurst = 8;
@@ -87,7 +87,7 @@ class HeadspaceRun {
   HeadspaceRun& operator=(const HeadspaceRun&) = delete;
 
   // Begins to time the ranks, unless the job is one that cannot be measured.
-  Status begin(const JobPtr& job) SPDLD_REQUIRES(table_.mutex());
+  Status begin(const JobPtr& job) SPDLD_EXCLUDES(table_.mutex());
   Result<HeadspaceView> measure();
 
  private:
@@ -142,6 +142,7 @@ class HeadspaceRun {
 };
 
 Status HeadspaceRun::begin(const JobPtr& job) {
+  MutexLock lock(table_.mutex());
   job_ = job;
   plan_ = job->state.plan;
   const std::string name = "job '" + job->key.job + "' cannot be measured: ";
@@ -504,10 +505,7 @@ Result<HeadspaceView> Headspace::measure(const job::Caller& caller, const JobNam
     return error(Code::kFailedPrecondition, "job '" + job->key.job + "' is being measured");
   const auto measured = [&]() -> Result<HeadspaceView> {
     HeadspaceRun run(deps_, streams_, table_, changes_, steps, progress);
-    {
-      MutexLock lock(table_.mutex());
-      SPDLD_TRY(run.begin(job));
-    }
+    SPDLD_TRY(run.begin(job));
     log::info(about(job->key, caller.uid), "job '{}' is measured with its data ready: {}",
               job->key.job, counted(steps, "step"));
     return run.measure();
