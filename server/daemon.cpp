@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -80,6 +81,13 @@ delivery::ArenaKind arena_kind(spec::ArenaConfig::Kind kind) {
 std::uint64_t row_memory(const spec::DaemonConfig& config) {
   if (config.limits.row_memory) return bytes_of(*config.limits.row_memory);
   return 2 * bytes_of(config.executor.decode_memory);
+}
+
+// While nobody lacks a batch, a core is left to the training.
+unsigned workers_ahead(const spec::ExecutorConfig& config) {
+  const unsigned cpus = engine::available_cpus();
+  if (config.nice <= 0 || cpus == 1) return std::numeric_limits<unsigned>::max();
+  return cpus - 1;
 }
 
 spec::ConnectionBounds connection_bounds_of(const spec::LimitsConfig& limits) {
@@ -203,7 +211,8 @@ struct Daemon::Parts {
                   .cpus = config.executor.cpus.value_or(std::vector<int>()),
                   .nice = config.executor.nice,
                   .decode_memory_bytes = bytes_of(config.executor.decode_memory),
-                  .row_memory_bytes = row_memory(config)}),
+                  .row_memory_bytes = row_memory(config),
+                  .ahead = workers_ahead(config.executor)}),
         io({.threads = config.executor.io_threads}),
         caches({.ram_bytes = bytes_of(config.cache.ram),
                 .disk_bytes = config.cache.disk_bytes,
@@ -337,7 +346,8 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
   std::unique_ptr<Daemon> daemon(
       new Daemon(std::make_unique<Parts>(config, options, std::move(lock), std::move(store))));
   Parts& parts = *daemon->parts_;
-  if (const Status niced = config.executor.nice == 0 ? Status() : nice_session(config.executor.nice);
+  if (const Status niced =
+          config.executor.nice == 0 ? Status() : nice_session(config.executor.nice);
       !niced.ok())
     spdlog::warn("executor.nice {}: {}; it counts only among the threads of the daemon's session",
                  config.executor.nice, niced.message());

@@ -337,6 +337,7 @@ std::string show_workers(const v1::Daemon& daemon) {
   add(spent.stage_bound_s(), "by a stage's concurrency");
   add(spent.job_bound_s(), "by a job's limit");
   add(spent.slot_s(), "as ranks have all they may");
+  add(spent.yield_s(), "to leave the training a core");
   add(spent.left_s(), "left to jobs of short rows");
   add(spent.work_s(), "as nobody reads");
   if (!idle.empty()) text += fmt::format("; idle: {}", fmt::join(idle, ", "));

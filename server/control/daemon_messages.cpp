@@ -75,6 +75,7 @@ void fill_in(v1::Workers* message, const session::WorkersView& view) {
   message->set_stage_bound_s(view.stage_bound_s);
   message->set_job_bound_s(view.job_bound_s);
   message->set_slot_s(view.slot_s);
+  message->set_yield_s(view.yield_s);
   message->set_left_s(view.left_s);
   message->set_work_s(view.work_s);
   if (view.core_s) message->set_core_s(*view.core_s);

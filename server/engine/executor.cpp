@@ -89,7 +89,8 @@ Executor::Executor(ExecutorOptions options)
       queue_({.workers = options_.threads,
               .decode_memory_bytes = options_.decode_memory_bytes,
               .many_fetches = options_.many_fetches,
-              .few_fetches = options_.few_fetches}),
+              .few_fetches = options_.few_fetches,
+              .ahead = options_.ahead}),
       clocks_(options_.most_threads),
       last_runs_(options_.most_threads),
       ended_(options_.most_threads, true) {
@@ -176,6 +177,12 @@ void Executor::set_limits(Run& run, RunLimits limits) {
 void Executor::tune(Run& run, int fetch_concurrency, int process_concurrency) {
   const Change change(*this);
   run.tune(fetch_concurrency, process_concurrency);
+}
+
+void Executor::count_starving(int more) {
+  Change change(*this);
+  queue_.count_starving(more);
+  if (more < 0) change.wakes_nobody();
 }
 
 void Executor::wake_worker() {

@@ -27,7 +27,7 @@ struct ExecutorOptions {
   unsigned threads = 1;
   unsigned most_threads = 0;   // for set_threads(); fewer than `threads`: as many as these
   std::vector<int> cpus = {};  // empty: wherever the process may run
-  int nice = 0;  // of the workers
+  int nice = 0;                // of the workers
   std::uint64_t decode_memory_bytes = std::uint64_t{1} << 30;  // the ceiling of DecodeMemory
   // What one row may take of it (RunPool).
   std::uint64_t row_memory_bytes = std::numeric_limits<std::uint64_t>::max();
@@ -35,6 +35,8 @@ struct ExecutorOptions {
   // always allowed: what the I/O pool holds is for all runs.
   int many_fetches = 32768;
   int few_fetches = 16;
+  // Workers that may have rows while nobody lacks a batch.
+  unsigned ahead = std::numeric_limits<unsigned>::max();
   // Before a row is tried again for which there was no memory.
   std::chrono::nanoseconds memory_pause = std::chrono::seconds(1);
 };
@@ -67,6 +69,19 @@ class Executor final : private source::FetchSink {
   Status set_threads(unsigned threads) SPDLD_EXCLUDES(starting_, mutex_);
   // For runs that it is given.
   RunPool pool() const { return {options_.most_threads, options_.row_memory_bytes}; }
+
+  // That somebody lacks a batch, for as long as it lives: until then all workers may have rows.
+  // Whoever waits makes one.
+  class Starving {
+   public:
+    explicit Starving(Executor& executor) : executor_(executor) { executor_.count_starving(1); }
+    ~Starving() { executor_.count_starving(-1); }
+    Starving(const Starving&) = delete;
+    Starving& operator=(const Starving&) = delete;
+
+   private:
+    Executor& executor_;
+  };
 
   // From now on `port` is asked for batches of `run`. Both are kept until the stream is closed and
   // its last batch is given back.
@@ -139,6 +154,7 @@ class Executor final : private source::FetchSink {
   class Change;
 
   void fetched(std::uint64_t token, Status status) override SPDLD_EXCLUDES(mutex_);
+  void count_starving(int more) SPDLD_EXCLUDES(mutex_);
 
   // Unless it runs. False: there is no thread for it.
   bool start_worker(unsigned worker) SPDLD_REQUIRES(starting_) SPDLD_EXCLUDES(mutex_);
@@ -180,12 +196,12 @@ class Executor final : private source::FetchSink {
   // Where workers sleep. The rule: while there is something to pick, none sleeps, or a worker that
   // is awake is about to look. A worker sleeps only after it looked and found nothing. Whatever may
   // give workers something (a stream that is opened or woken, bytes that come, a bound that is
-  // raised, memory that comes back, a row or a batch that ends) is made under a Change, which wakes
-  // one worker if anything can be picked. A worker that takes something does so under a Change,
-  // too: if it leaves more, the next one is woken before it begins with its rows, which may last.
-  // So an event that admits many wakes many, one by the other. A worker that ends does so under a
-  // Change, as it may have been woken for something; set_threads() wakes all, so that they look.
-  // While a row's pause is pending, one of those that sleep has a timeout.
+  // raised, somebody who lacks a batch, memory that comes back, a row or a batch that ends) is made
+  // under a Change, which wakes one worker if anything can be picked. A worker that takes something
+  // does so under a Change, too: if it leaves more, the next one is woken before it begins with its
+  // rows, which may last. So an event that admits many wakes many, one by the other. A worker that
+  // ends does so under a Change, as it may have been woken for something; set_threads() wakes all,
+  // so that they look. While a row's pause is pending, one of those that sleep has a timeout.
   CondVar work_may_wait_;
   unsigned timed_ SPDLD_GUARDED_BY(mutex_) = 0;  // workers that sleep with a timeout
   CondVar fetches_ended_;                        // the destructor waits here

@@ -157,7 +157,8 @@ Idle WorkQueue::why_idle(const Lane& lane) const {
   const bool wants_worker = has_rows || may_open || !lane.ready.empty() || !lane.parked.empty();
   if (wants_worker && !may_have_worker(lane)) {
     const int cap = lane.run->process_concurrency();
-    if (cap == 0 || lane.workers() < cap) return Idle::kLeft;
+    if (cap == 0 || lane.workers() < cap)
+      return must_leave_worker(lane) ? Idle::kLeft : Idle::kYield;
     return lane.run->is_bound_by_job() ? Idle::kJobBound : Idle::kStageBound;
   }
   if (!lane.parked.empty()) return Idle::kMemory;
@@ -200,7 +201,7 @@ bool WorkQueue::may_fetch(const Lane& lane) const {
 
 bool WorkQueue::may_have_worker(const Lane& lane) const {
   const int cap = lane.run->process_concurrency();
-  return (cap == 0 || lane.workers() < cap) && !must_leave_worker(lane);
+  return !must_yield() && (cap == 0 || lane.workers() < cap) && !must_leave_worker(lane);
 }
 
 // It has a worker again once one of the long rows is done: that worker looks.
@@ -275,6 +276,7 @@ bool WorkQueue::pick_from(Lane& lane, Claim& claim) {
   ++(*claim.batch)->unfinished;
   claim.since = std::chrono::steady_clock::now();
   lane.claims.push_back(&claim);
+  ++working_;
   lane.claimed_since_ns += ns_of(claim.since);
   note_heads(lane);
   return true;
@@ -285,6 +287,7 @@ void WorkQueue::end(Claim& claim, const Outcome& outcome) {
   OpenBatch& batch = **claim.batch;
   lane.cpu_per_weight_s += outcome.cpu_s / lane.run->weight();
   lane.claims.erase(std::find(lane.claims.begin(), lane.claims.end(), &claim));
+  --working_;
   lane.claimed_since_ns -= ns_of(claim.since);
   note_rows(lane, outcome, std::chrono::steady_clock::now() - claim.since);
 

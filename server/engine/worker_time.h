@@ -17,13 +17,14 @@ namespace spdld::engine {
 enum class Idle {
   kWork,        // there is no stream
   kSlot,        // no stream has a batch to make: its consumers have all that they may have
+  kYield,       // nobody lacks a batch, and a core is left to the training
   kLeft,        // all that there is are rows that take long, and a worker is left to short ones
   kJobBound,    // a run has all the workers that its job may have
   kStageBound,  // ... or that its stage may have
   kMemory,      // rows wait for room to decode
   kBytes,       // the sources have all rows that they may have
 };
-inline constexpr std::size_t kIdles = 7;
+inline constexpr std::size_t kIdles = 8;
 
 // The time of all workers of a pool, which adds up: what a worker has spent since it began is in
 // one of these.

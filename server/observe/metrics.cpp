@@ -29,6 +29,7 @@ constexpr std::pair<std::string_view, double WorkersView::*> kSpent[] = {
     {"stage_bound", &WorkersView::stage_bound_s},
     {"job_bound", &WorkersView::job_bound_s},
     {"slot", &WorkersView::slot_s},
+    {"yield", &WorkersView::yield_s},
     {"left", &WorkersView::left_s},
     {"work", &WorkersView::work_s}};
 

@@ -288,7 +288,7 @@ class Rules {
           seconds("workers.stage_bound", workers_.stage_bound_s),
           fmt::format("spdlctl tune {} process.concurrency={:.0f}", job_, threads_),
           with(threads_));
-    if (workers_.slot_s > 0.15 * threads_) return prefetch(evidence);
+    if (workers_.slot_s + workers_.yield_s > 0.15 * threads_) return prefetch(evidence);
     if (others > 0.25 * (own + others))
       return found("other_jobs",
                    fmt::format("of the workers that make rows, other jobs have {}: give this one "
@@ -330,7 +330,7 @@ class Rules {
     for (const SessionView& rank : facts_.ranks) most = std::max(most, rank.credits);
     const std::uint32_t more = std::min(std::max(4 * std::max(least, 1u), most), kMostPrefetch);
     std::vector<Evidence> evidence{count("prefetch", least),
-                                   seconds("workers.slot", workers_.slot_s)};
+                                   seconds("workers.slot", workers_.slot_s + workers_.yield_s)};
     evidence.insert(evidence.end(), more_evidence.begin(), more_evidence.end());
     return {
         .cause = "prefetch",

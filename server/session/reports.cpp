@@ -23,7 +23,7 @@ std::uint64_t microseconds(std::chrono::nanoseconds time) {
 
 // In nanoseconds, in the order of WorkersView.
 struct WorkerCounts {
-  RateWindow<11>::Counts ns{};
+  RateWindow<12>::Counts ns{};
   bool knows_cores = false;
   bool knows_quota = false;
 };
@@ -36,16 +36,17 @@ WorkerCounts worker_counts(engine::Executor& executor) {
   const auto ns = [](std::chrono::nanoseconds of) {
     return static_cast<std::uint64_t>(of.count());
   };
-  return {.ns = {ns(time.rows), ns(time.batches), ns(time.of(Idle::kBytes)),
-                 ns(time.of(Idle::kMemory)), ns(time.of(Idle::kStageBound)),
-                 ns(time.of(Idle::kJobBound)), ns(time.of(Idle::kSlot)), ns(time.of(Idle::kLeft)),
-                 ns(time.of(Idle::kWork)), ns(cores.value_or(std::chrono::nanoseconds(0))),
-                 ns(throttled.value_or(std::chrono::nanoseconds(0)))},
-          .knows_cores = cores.has_value(),
-          .knows_quota = throttled.has_value()};
+  return {
+      .ns = {ns(time.rows), ns(time.batches), ns(time.of(Idle::kBytes)), ns(time.of(Idle::kMemory)),
+             ns(time.of(Idle::kStageBound)), ns(time.of(Idle::kJobBound)), ns(time.of(Idle::kSlot)),
+             ns(time.of(Idle::kYield)), ns(time.of(Idle::kLeft)), ns(time.of(Idle::kWork)),
+             ns(cores.value_or(std::chrono::nanoseconds(0))),
+             ns(throttled.value_or(std::chrono::nanoseconds(0)))},
+      .knows_cores = cores.has_value(),
+      .knows_quota = throttled.has_value()};
 }
 
-WorkersView workers_view(std::array<double, 11> ns, bool knows_cores, bool knows_quota) {
+WorkersView workers_view(std::array<double, 12> ns, bool knows_cores, bool knows_quota) {
   for (double& of : ns) of *= 1e-9;
   return {.rows_s = ns[0],
           .batches_s = ns[1],
@@ -54,10 +55,11 @@ WorkersView workers_view(std::array<double, 11> ns, bool knows_cores, bool knows
           .stage_bound_s = ns[4],
           .job_bound_s = ns[5],
           .slot_s = ns[6],
-          .left_s = ns[7],
-          .work_s = ns[8],
-          .core_s = knows_cores ? std::optional(ns[9]) : std::nullopt,
-          .throttled_s = knows_quota ? std::optional(ns[10]) : std::nullopt};
+          .yield_s = ns[7],
+          .left_s = ns[8],
+          .work_s = ns[9],
+          .core_s = knows_cores ? std::optional(ns[10]) : std::nullopt,
+          .throttled_s = knows_quota ? std::optional(ns[11]) : std::nullopt};
 }
 
 SessionView view_of(const Session& session) {
@@ -444,7 +446,7 @@ void Reports::count_users(std::map<uid_t, UserView>& users) const {
 
 WorkersView Reports::workers() const {
   const WorkerCounts spent = worker_counts(deps_.executor);
-  std::array<double, 11> ns{};
+  std::array<double, 12> ns{};
   std::copy(spent.ns.begin(), spent.ns.end(), ns.begin());
   return workers_view(ns, spent.knows_cores, spent.knows_quota);
 }

@@ -350,6 +350,7 @@ struct WorkersView {
   double stage_bound_s = 0;
   double job_bound_s = 0;
   double slot_s = 0;
+  double yield_s = 0;
   double left_s = 0;
   double work_s = 0;
   // Of all these: ready to run, and waiting for a core; none: not known.

@@ -41,6 +41,11 @@ void ShortageClock::pass(std::optional<Lack> next) {
   }
   if (next) next->before = now && next->stream == lack_->stream ? *now : head_time(next->stream);
   lack_ = std::move(next);
+  if (!lack_ || lack_->stream == nullptr) {
+    starving_.reset();
+  } else if (!starving_) {
+    starving_.emplace(lack_->stream->executor());
+  }
 }
 
 void ShortageClock::add(const Lack& lack, const engine::HeadTime& now, ShortageTime& to) {

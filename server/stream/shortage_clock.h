@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "engine/executor.h"
 #include "engine/head_time.h"
 #include "stream/shortage.h"
 #include "stream/span.h"
@@ -41,6 +42,7 @@ class ShortageClock {
   void pass(std::optional<Lack> next);
 
   std::optional<Lack> lack_;
+  std::optional<engine::Executor::Starving> starving_;  // while it lacks a batch
   ShortageTime time_{};
 };
 

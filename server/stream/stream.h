@@ -101,6 +101,7 @@ class Stream final : public engine::StreamPort,
   ReaderRefs held_up() SPDLD_EXCLUDES(mutex_);
 
   bool ended() const SPDLD_EXCLUDES(mutex_);
+  engine::Executor& executor() const { return executor_; }
   const Span& span() const { return options_.span; }
   std::uint32_t replicas() const { return options_.replicas; }
   const pipeline::PhasePtr& phase() const { return span().phase(); }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,10 @@ class KeepingSource final : public FakeSource {
   void wait_for_kept(unsigned count) {
     MutexLock lock(mutex_);
     while (kept_ < count) changed_.wait(mutex_);
+  }
+  unsigned kept() {
+    MutexLock lock(mutex_);
+    return kept_;
   }
   void wait_for_asked(unsigned count) {
     MutexLock lock(mutex_);
@@ -149,6 +154,8 @@ class Batches final : public StreamPort {
 
 class ExecutorWakeTest : public ::testing::Test {
  protected:
+  explicit ExecutorWakeTest(ExecutorOptions options = {.threads = kWorkers})
+      : executor_(std::move(options)) {}
   void SetUp() override {
     auto plan = testing::compile("  - fetch\n", "batch: {size: 4, max_bytes: 1KiB}\n");
     ASSERT_TRUE(plan) << plan.error().message();
@@ -174,7 +181,7 @@ class ExecutorWakeTest : public ::testing::Test {
   std::shared_ptr<Batches> port_;
   std::shared_ptr<engine::Run> run_;
   StreamId stream_ = 0;
-  Executor executor_{ExecutorOptions{.threads = kWorkers}};
+  Executor executor_;
 };
 
 TEST_F(ExecutorWakeTest, HigherStageConcurrencyWakesAllWorkersThatItAdmits) {
@@ -270,6 +277,82 @@ TEST_F(ExecutorWakeTest, ARowsEndWakesAnotherWorkerWhileItsOwnTellsTheBatchsEnd)
   port_->grant(2);
   executor_.wake(stream_);
   port_->wait_for_ended(2);
+}
+
+// One worker alone may have rows while nobody lacks a batch.
+class YieldTest : public ExecutorWakeTest {
+ protected:
+  YieldTest() : ExecutorWakeTest({.threads = kWorkers, .ahead = 1}) {}
+  void wait_until_others_yield() {
+    const auto yielded = [this] { return executor_.worker_time().of(Idle::kYield); };
+    const auto before = yielded();
+    while (yielded() == before) std::this_thread::yield();
+  }
+};
+
+TEST_F(YieldTest, OneWorkerMakesAllBatchesWhileNobodyLacksOne) {
+  source_->keep(Keeps::kWhoAsks);
+  start(3);
+  source_->wait_for_kept(1);
+  wait_until_others_yield();
+  wait_until_all_sleep();
+  EXPECT_EQ(source_->kept(), 1u);
+  source_->let_go();
+  port_->wait_for_ended(3);
+}
+
+TEST_F(YieldTest, SomebodyWhoLacksABatchWakesAllWorkers) {
+  source_->keep(Keeps::kWhoAsks);
+  start(3);
+  source_->wait_for_kept(1);
+  wait_until_all_sleep();
+  const Executor::Starving starving(executor_);
+  source_->wait_for_kept(kWorkers);
+  source_->let_go();
+  port_->wait_for_ended(3);
+}
+
+TEST_F(YieldTest, WorkersYieldOnceTheLastOneHasItsBatch) {
+  auto first = std::make_unique<Executor::Starving>(executor_);
+  auto second = std::make_unique<Executor::Starving>(executor_);
+  first.reset();
+  source_->keep(Keeps::kWhoAsks);
+  start(1);
+  source_->wait_for_kept(kWorkers);
+  second.reset();
+  source_->let_go();
+  port_->wait_for_ended(1);
+  source_->keep(Keeps::kWhoAsks);
+  port_->grant(2);
+  executor_.wake(stream_);
+  source_->wait_for_kept(1);
+  wait_until_others_yield();
+  EXPECT_EQ(source_->kept(), 1u);
+  source_->let_go();
+  port_->wait_for_ended(3);
+}
+
+TEST_F(YieldTest, BytesThatComeToSomebodyWhoLacksNothingWakeNoSecondWorker) {
+  for (std::uint64_t item = 0; item < kItems; ++item) source_->hold(item);
+  start(1);
+  source_->wait_for_readers(kRows);
+  source_->keep(Keeps::kWhoMakes);
+  EXPECT_EQ(source_->answer(), kRows);
+  source_->wait_for_kept(1);
+  wait_until_others_yield();
+  EXPECT_EQ(source_->kept(), 1u);
+  source_->let_go();
+  port_->wait_for_ended(1);
+}
+
+TEST_F(YieldTest, ExecutorStopsWhileWorkersYield) {
+  source_->keep(Keeps::kWhoAsks);
+  start(3);
+  source_->wait_for_kept(1);
+  wait_until_others_yield();
+  source_->let_go();
+  executor_.stop();
+  EXPECT_LE(port_->ended(), 3u);
 }
 
 }  // namespace

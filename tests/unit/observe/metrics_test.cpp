@@ -206,10 +206,11 @@ TEST(Metrics, TellWorkersTimeByWhatItWentInto) {
   workers.slot_s = 7;
   workers.left_s = 8;
   workers.work_s = 9;
+  workers.yield_s = 10;
   const ReadMetrics metrics = metrics_of(observed);
-  const std::map<std::string, double> spent = {{"rows", 1},   {"batches", 2},     {"bytes", 3},
-                                               {"memory", 4}, {"stage_bound", 5}, {"job_bound", 6},
-                                               {"slot", 7},   {"left", 8},        {"work", 9}};
+  const std::map<std::string, double> spent = {
+      {"rows", 1},      {"batches", 2}, {"bytes", 3}, {"memory", 4}, {"stage_bound", 5},
+      {"job_bound", 6}, {"slot", 7},    {"left", 8},  {"work", 9},   {"yield", 10}};
   EXPECT_EQ(metrics.samples.at("spdld_worker_seconds_total").size(), spent.size());
   for (const auto& [name, seconds] : spent)
     EXPECT_EQ(metrics.value("spdld_worker_seconds_total", {{"spent", name}}), seconds) << name;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -19,6 +20,7 @@
 #include "tests/support/judge.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/received_frame.h"
+#include "tests/unit/engine/quiet_port.h"
 
 namespace spdld::session {
 namespace {
@@ -31,6 +33,8 @@ constexpr std::uint32_t kCredits = 2;
 // The consumer's end of the socket, as frames.
 class ConsumerTest : public ::testing::Test {
  protected:
+  explicit ConsumerTest(engine::ExecutorOptions options = {.threads = 2})
+      : executor_(std::move(options)) {}
   void SetUp() override {
     int sockets[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
@@ -162,7 +166,7 @@ class ConsumerTest : public ::testing::Test {
   std::shared_ptr<FakeSource> source_;
   std::shared_ptr<FakeSource> broken_;  // no batch can be made of it
   delivery::ArenaPool arenas_{budget_, {.bytes = std::uint64_t{1} << 28}, clock_};
-  engine::Executor executor_{engine::ExecutorOptions{.threads = 2}};
+  engine::Executor executor_;
   stream::Streams streams_{executor_, arenas_, delivery::ArenaKind::kMemfd, clock_};
   UniqueFd socket_;
   std::vector<std::uint64_t> held_;
@@ -708,6 +712,49 @@ TEST_F(ConsumerTest, GivesTheArenaBackOnceItsProcessIsGoneAndNothingIsWrittenAny
   consumer_->reclaim();
   streams_.tick();
   EXPECT_GT(arenas_.idle_bytes(), 0U);
+}
+
+// No worker may have rows while no consumer lacks a batch.
+class YieldTest : public ConsumerTest {
+ protected:
+  YieldTest() : ConsumerTest({.threads = 2, .ahead = 0}) {}
+  // Until workers leave alone another stream, which they are offered.
+  void wait_until_workers_yield() {
+    const auto other =
+        executor_.open_stream(make_phase("other")->run, std::make_shared<engine::QuietPort>());
+    const auto yielded = [this] { return executor_.worker_time().of(engine::Idle::kYield); };
+    const auto before = yielded();
+    while (yielded() == before) std::this_thread::yield();
+    executor_.close_stream(other);
+  }
+};
+
+TEST_F(YieldTest, LetsWorkersYieldWhileItHasAllBatchesThatItMayHold) {
+  start();
+  for (int times = 0; times < 3; ++times) {
+    next_batch();
+    next_batch();
+    wait_until_workers_yield();
+    release_all();
+  }
+}
+
+TEST_F(YieldTest, LetsWorkersYieldOnceItHasEndedForWantOfABatch) {
+  for (std::uint64_t item = 0; item < kItems; ++item) source_->hold(item);
+  start();
+  wait_for(*consumer_, stream::Shortage::kBytes);
+  consumer_->end(false);
+  source_->answer();
+  wait_until_workers_yield();
+}
+
+TEST_F(YieldTest, LetsWorkersYieldWhileItWaitsForItsNextEpochToOpen) {
+  start(1, {0, 9}, 1);
+  consumer_->release(next_batch().lease);
+  wait_for(*consumer_, stream::Shortage::kEpoch);
+  wait_until_workers_yield();
+  consumer_->open_epochs(2, false);
+  next_batch();
 }
 
 }  // namespace

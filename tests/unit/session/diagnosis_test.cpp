@@ -220,6 +220,8 @@ TEST_F(DiagnosisTest, NamesPrefetchWhereWorkersWaitForRanksAtOtherTimes) {
   lack(Shortage::kMaking);
   daemon_.workers_lately = WorkersView{.rows_s = 1.2, .slot_s = 0.8};
   EXPECT_EQ(first_cause(), "prefetch");
+  daemon_.workers_lately = WorkersView{.rows_s = 1.2, .yield_s = 0.8};
+  EXPECT_EQ(first_cause(), "prefetch");
   lack(Shortage::kSlot, 5);
   EXPECT_EQ(first_cause(), "prefetch");
 }
