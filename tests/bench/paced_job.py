@@ -201,9 +201,13 @@ def read(step_s: float, loader: Any) -> list[Batch]:
             given.append(
                 Batch(at_s, batch.epoch, batch.step, batch.pipeline_version, batch.indices.tolist())
             )
-            # The training step. The parent closes stdin when it has seen enough.
-            if select.select([sys.stdin], [], [], step_s)[0]:
+            if is_told_to_stop(step_s):  # the training step
                 return given
+
+
+def is_told_to_stop(within_s: float = 0) -> bool:
+    """The parent closes stdin when it has seen enough."""
+    return bool(select.select([sys.stdin], [], [], within_s)[0])
 
 
 def main() -> None:
