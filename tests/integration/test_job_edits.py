@@ -143,13 +143,22 @@ def test_a_rank_that_comes_late_goes_through_the_same_steps_as_the_others(
 
 
 def test_a_shard_that_is_taken_away_and_brought_back_ahead_of_all_ranks_comes_in(
-    daemon: Any, start_rank: Callable[..., Rank], two: list[Rank]
+    daemon: Any,
+    start_rank: Callable[..., Rank],
+    wait_until: Callable[..., Any],
+    two: list[Rank],
 ) -> None:
     for rank in two:
         rank.take(3)
-    daemon.ctl("job", "resize", "run", "--shards", "1")
+    first = daemon.ctl_json("job", "resize", "run", "--shards", "1")["dealt_from"]["step"]
     # The ranks read one step more, so that the second resize is at a later turn than the first.
     assert places(two[0].take(1) + two[1].take(1)) == [(0, 3), (0, 3)]
+    wait_until(
+        lambda: any(
+            rank["step"] + rank["ready"] > first for rank in daemon.ctl_json("get", "sessions")
+        ),
+        "a batch behind the first resize",
+    )
     at = daemon.ctl_json("job", "resize", "run", "--shards", "2")["dealt_from"]
     two[0].take(at["step"] - 4)
     while "error" not in (last := two[1].do("next")):
