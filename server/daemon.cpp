@@ -101,7 +101,8 @@ TrustedUsers trusted_users(const spec::AccessConfig& access) {
 }
 
 delivery::UserShare user_share(const spec::DaemonConfig& config) {
-  delivery::UserShare of_user{.bytes = user_share_bytes(config), .unbound = config.access.admins};
+  delivery::UserShare of_user{.bytes = bytes_of(config.limits.arena, bytes_of(config.arena.budget)),
+                              .unbound = config.access.admins};
   if (trusted_users(config.access).is_admin(geteuid())) of_user.unbound.push_back(geteuid());
   return of_user;
 }
@@ -204,9 +205,7 @@ struct Daemon::Parts {
         options(std::move(daemon_options)),
         lock(std::move(runtime_lock)),
         store(std::move(opened)),
-        executor({.threads = config.executor.cpu_threads
-                                 ? static_cast<unsigned>(*config.executor.cpu_threads)
-                                 : engine::available_cpus(),
+        executor({.threads = cpu_threads_of(config.executor),
                   .most_threads = engine::available_cpus(),
                   .cpus = config.executor.cpus.value_or(std::vector<int>()),
                   .nice = config.executor.nice,

@@ -27,23 +27,19 @@ std::string text_of(const std::optional<int>& threads) {
   return threads ? std::to_string(*threads) : "auto";
 }
 
-unsigned threads_of(const std::optional<int>& threads) {
-  return threads ? static_cast<unsigned>(*threads) : engine::available_cpus();
-}
-
 }  // namespace
 
-std::uint64_t bytes_of(const spec::MemoryBound& bound) {
+std::uint64_t bytes_of(const spec::MemoryBound& bound, std::uint64_t whole_bytes) {
   if (!bound.fraction) return bound.bytes;
-  return static_cast<std::uint64_t>(*bound.fraction *
-                                    static_cast<double>(delivery::memory_total()));
+  return static_cast<std::uint64_t>(*bound.fraction * static_cast<double>(whole_bytes));
 }
 
-std::uint64_t user_share_bytes(const spec::DaemonConfig& config) {
-  const spec::MemoryBound& share = config.limits.arena;
-  if (!share.fraction) return share.bytes;
-  return static_cast<std::uint64_t>(*share.fraction *
-                                    static_cast<double>(bytes_of(config.arena.budget)));
+std::uint64_t bytes_of(const spec::MemoryBound& bound) {
+  return bound.fraction ? bytes_of(bound, delivery::memory_total()) : bound.bytes;
+}
+
+unsigned cpu_threads_of(const spec::ExecutorConfig& config) {
+  return config.cpu_threads ? static_cast<unsigned>(*config.cpu_threads) : engine::available_cpus();
 }
 
 std::map<std::string, std::string> live_texts(const spec::DaemonConfig& config) {
@@ -80,10 +76,10 @@ std::vector<session::DaemonValue> live_values(const spec::DaemonConfig& config, 
           "executor.cpu_threads", "1 to " + most + ", or auto", "CPU workers",
           [&executor = parts.executor] { return std::to_string(executor.threads()); },
           [&executor = parts.executor](const spec::DaemonConfig& said) {
-            return executor.set_threads(threads_of(said.executor.cpu_threads));
+            return executor.set_threads(cpu_threads_of(said.executor));
           },
           [&executor = parts.executor](const spec::DaemonConfig& said) -> Status {
-            if (threads_of(said.executor.cpu_threads) <= executor.most_threads()) return {};
+            if (cpu_threads_of(said.executor) <= executor.most_threads()) return {};
             return Status(Code::kInvalidArgument, "more than there can be");
           }),
       value(
@@ -114,11 +110,9 @@ std::vector<session::DaemonValue> live_values(const spec::DaemonConfig& config, 
           "arena.budget", size, "what all arenas together may take; those in use stay",
           [&budget = parts.budget] { return delivery::format_bytes(budget.limit_bytes()); },
           [&budget = parts.budget, &arenas = parts.arenas,
-           limits = config.limits](const spec::DaemonConfig& said) -> Status {
-            spec::DaemonConfig with_limits;
-            with_limits.limits = limits;
-            with_limits.arena.budget = said.arena.budget;
-            budget.set_limit(bytes_of(said.arena.budget), user_share_bytes(with_limits));
+           share = config.limits.arena](const spec::DaemonConfig& said) -> Status {
+            const std::uint64_t bytes = bytes_of(said.arena.budget);
+            budget.set_limit(bytes, bytes_of(share, bytes));
             if (budget.used_bytes() > budget.limit_bytes()) arenas.release_idle();
             return {};
           }),

@@ -22,8 +22,9 @@ namespace spdld {
 
 // The size that a bound has on this machine.
 std::uint64_t bytes_of(const spec::MemoryBound& bound);
-// What one user's arenas together may take.
-std::uint64_t user_share_bytes(const spec::DaemonConfig& config);
+// The size of a share of `whole_bytes`, or the size that the bound gives.
+std::uint64_t bytes_of(const spec::MemoryBound& bound, std::uint64_t whole_bytes);
+unsigned cpu_threads_of(const spec::ExecutorConfig& config);
 
 // The parts of the daemon whose bounds may be changed while they work.
 struct LiveParts {
@@ -37,7 +38,7 @@ struct LiveParts {
 // The values of the configuration that may be changed while the daemon runs. `config` is what the
 // daemon was started with.
 std::vector<session::DaemonValue> live_values(const spec::DaemonConfig& config, LiveParts parts);
-// What a configuration says of them, by key.
+// The texts that a configuration has for them, by key.
 std::map<std::string, std::string> live_texts(const spec::DaemonConfig& config);
 
 }  // namespace spdld

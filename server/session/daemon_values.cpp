@@ -99,10 +99,7 @@ Result<std::vector<DaemonValue::Setting>> DaemonValues::settings(const Texts& ne
 Result<std::vector<LiveValue>> DaemonValues::tune(const job::Caller& caller,
                                                   const TrustedUsers& trusted,
                                                   const TuneRequest& request) {
-  if (!trusted.is_admin(caller.uid))
-    return error(Code::kPermissionDenied, "only admins tune the daemon, and " +
-                                              trusted.who(caller.uid) +
-                                              " is not in access.admins: ask an admin");
+  SPDLD_TRY(trusted.check_admin(caller.uid, "tune"));
   MutexLock lock(mutex_);
   SPDLD_ASSIGN(Texts next, with(request));
   if (!request.changes_nothing()) {

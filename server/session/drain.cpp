@@ -20,14 +20,6 @@ std::string since(const store::StoredDrain& drain) {
 
 }  // namespace
 
-Status Drain::check_admin(const job::Caller& caller, const std::string& what) const {
-  const TrustedUsers& trusted = deps_.pipelines.trusted();
-  if (trusted.is_admin(caller.uid)) return {};
-  return Status(Code::kPermissionDenied, "only admins " + what + " the daemon, and " +
-                                             trusted.who(caller.uid) +
-                                             " is not in access.admins: ask an admin");
-}
-
 Status Drain::restore() {
   SPDLD_ASSIGN(const std::optional<store::StoredDrain> kept, deps_.store.drain());
   if (kept) spdlog::warn("drained {}: no new jobs are taken until 'spdlctl undrain'", since(*kept));
@@ -37,7 +29,7 @@ Status Drain::restore() {
 }
 
 Result<DrainBegun> Drain::begin(const job::Caller& caller) {
-  SPDLD_TRY(check_admin(caller, "drain"));
+  SPDLD_TRY(deps_.pipelines.trusted().check_admin(caller.uid, "drain"));
   MutexLock writing(table_.records());
   {
     MutexLock lock(table_.mutex());
@@ -52,7 +44,7 @@ Result<DrainBegun> Drain::begin(const job::Caller& caller) {
 }
 
 Result<std::optional<DrainView>> Drain::end(const job::Caller& caller) {
-  SPDLD_TRY(check_admin(caller, "undrain"));
+  SPDLD_TRY(deps_.pipelines.trusted().check_admin(caller.uid, "undrain"));
   MutexLock writing(table_.records());
   if (!view()) return std::optional<DrainView>();
   SPDLD_TRY(deps_.store.put_drain(std::nullopt));

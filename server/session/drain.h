@@ -30,7 +30,6 @@ class Drain {
   Status check_create(const std::string& job) const SPDLD_EXCLUDES(table_.mutex());
 
  private:
-  Status check_admin(const job::Caller& caller, const std::string& what) const;
   Status refusal(const std::string& job) const SPDLD_REQUIRES(table_.mutex());
   DrainView view_of(const store::StoredDrain& drain) const SPDLD_REQUIRES(table_.mutex());
   // Whether the attach belongs to a training run that is here: a rank that has lost the daemon, a

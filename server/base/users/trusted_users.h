@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "base/users/credentials.h"
 
 namespace spdld {
@@ -33,6 +34,12 @@ class TrustedUsers {
     std::string text = "uid " + std::to_string(uid);
     if (uid == 0 && !trust_root_) text += " (access.trust_root is false)";
     return text;
+  }
+  // kPermissionDenied for all but admins; `does` is what only they do to the daemon: "drain".
+  Status check_admin(uid_t uid, const std::string& does) const {
+    if (is_admin(uid)) return {};
+    return Status(Code::kPermissionDenied, "only admins " + does + " the daemon, and " + who(uid) +
+                                               " is not in access.admins: ask an admin");
   }
 
  private:
