@@ -165,11 +165,25 @@ std::string jpeg_cell(const v1::JpegImages& images) {
   return cell(fmt::format("{}", fmt::join(parts, ", ")));
 }
 
-// The last column is there if any stage has decoded JPEG.
+// What ops took of a row, on average.
+std::string ops_cell(const v1::Stage& stage) {
+  std::vector<std::string> parts;
+  for (const v1::OpTime& of : stage.ops()) {
+    const double mean_us = of.spent_s() * 1e6 / static_cast<double>(of.rows());
+    parts.push_back(fmt::format("{}: {} {}", of.field(), of.ops(),
+                                show_microseconds(static_cast<std::uint64_t>(mean_us))));
+  }
+  return cell(fmt::format("{}", fmt::join(parts, ", ")));
+}
+
+// The last columns are there if any stage has timed ops, or decoded JPEG.
 Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages) {
   std::vector<std::string> headings{"JOB",      "PIPELINE", "STAGE",   ">ROWS/S", ">SERVED",
                                     ">BUSY%",   ">TASKS",   ">FAILED", ">BUSY",   ">WAITED",
-                                    ">RUNNING", ">P50",     ">P99"};
+                                    ">RUNNING", ">P50",     ">P99",    ">READ/S"};
+  const bool has_ops = std::any_of(stages.begin(), stages.end(),
+                                   [](const v1::Stage& stage) { return stage.ops_size() > 0; });
+  if (has_ops) headings.push_back("A ROW TAKES");
   const bool has_jpeg = std::any_of(stages.begin(), stages.end(),
                                     [](const v1::Stage& stage) { return stage.has_jpeg(); });
   if (has_jpeg) headings.push_back("JPEG");
@@ -188,7 +202,10 @@ Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages) 
         show_seconds(stage.wait_s()),
         fmt::format("{}/{}", stage.in_flight(), stage.concurrency()),
         show_microseconds(stage.has_p50_lately_us() ? stage.p50_lately_us() : stage.p50_us()),
-        show_microseconds(stage.has_p99_lately_us() ? stage.p99_lately_us() : stage.p99_us())};
+        show_microseconds(stage.has_p99_lately_us() ? stage.p99_lately_us() : stage.p99_us()),
+        stage.has_bytes_per_s() ? show_bytes(static_cast<std::uint64_t>(stage.bytes_per_s()))
+                                : "-"};
+    if (has_ops) row.push_back(ops_cell(stage));
     if (has_jpeg) row.push_back(jpeg_cell(stage.jpeg()));
     table.add(std::move(row));
   }
@@ -353,7 +370,8 @@ std::string show_own_process(const v1::Daemon& daemon) {
   const v1::Priority& priority = daemon.priority();
   std::string by;
   if (priority.by() == "cpu_weight") {
-    by = fmt::format("by CPU weight {} of cgroup {}", priority.value(), cell(priority.cgroup()));
+    by = fmt::format("by CPU weight {} of cgroup {}, and in it by niceness {}", priority.value(),
+                     cell(priority.cgroup()), priority.niceness());
   } else {
     by = fmt::format("by niceness {}{}", priority.value(),
                      priority.by() == "autogroup" ? " of its session (autogroup)" : "");

@@ -81,6 +81,17 @@ void fill(v1::Stage* message, const job::StageView& view) {
   if (view.p99_lately_us) message->set_p99_lately_us(*view.p99_lately_us);
   if (view.busy_share) message->set_busy_share(*view.busy_share);
   if (view.jpeg.any()) fill(message->mutable_jpeg(), view.jpeg);
+  for (const auto& [code, failures] : view.failures_by_code)
+    (*message->mutable_failures_by_code())[code] = failures;
+  if (view.bytes) message->set_bytes(*view.bytes);
+  if (view.bytes_per_s) message->set_bytes_per_s(*view.bytes_per_s);
+  for (const job::OpView& of : view.ops) {
+    v1::OpTime* const op = message->add_ops();
+    op->set_field(utf8(of.field));
+    op->set_ops(utf8(of.ops));
+    op->set_rows(of.rows);
+    op->set_spent_s(of.spent_s);
+  }
 }
 
 void fill(v1::Failure* message, const session::FailureView& view) {

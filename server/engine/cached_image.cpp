@@ -77,7 +77,8 @@ Result<std::uint64_t> CachedImageWorker::keep_pixels(const NewImage& image, Samp
                                                      std::span<RowOutput> out,
                                                      std::uint64_t room_bytes) {
   std::uint64_t needs_bytes = 0;
-  const auto whole = image_.decode(image.bytes, image.free_bytes, room_bytes, needs_bytes);
+  const auto whole = sample.decode(
+      [&] { return image_.decode(image.bytes, image.free_bytes, room_bytes, needs_bytes); });
   if (!whole) {
     // Corrupt, if only where this crop does not look: made without the cache, it is the same.
     if (whole.error().code() != kNoMemory) cache_.refuse(image.key);
@@ -103,7 +104,8 @@ Result<std::uint64_t> CachedImageWorker::keep_coefficients(const NewImage& image
   if (image.bytes.size() > image.free_bytes)
     return image_.run(image.bytes, sample, out, room_bytes);
   std::uint64_t needs_bytes = 0;
-  const auto recoded = image_.recode(image.bytes, room_bytes, needs_bytes);
+  const auto recoded =
+      sample.decode([&] { return image_.recode(image.bytes, room_bytes, needs_bytes); });
   if (!recoded) return tl::unexpected<Status>(recoded.error());
   if (needs_bytes > 0) return needs_bytes;
   if (recoded->bytes.empty()) {

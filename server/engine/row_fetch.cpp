@@ -52,7 +52,7 @@ source::FetchState RowFetch::bring(std::uint64_t item, RowBytes& bytes, source::
         break;
       case Stage::kAtHand:
         stats_.begin();
-        stats_.end(bytes.took, std::chrono::nanoseconds(0), false);
+        stats_.end(bytes.took, std::chrono::nanoseconds(0), Code::kOk, bytes.parts.bytes.size());
         bytes.stage = Stage::kBrought;
         break;
       case Stage::kBrought: break;
@@ -133,7 +133,8 @@ bool RowFetch::ask(RowBytes& bytes, RowBytes::Stage stage, const char* what, con
 void RowFetch::ended(RowBytes& bytes, Status status) {
   const auto now = clock_.now();
   const std::chrono::nanoseconds queued = asked(bytes).queued;
-  stats_.end(now - bytes.since - queued, queued, !status.ok());
+  stats_.end(now - bytes.since - queued, queued, status.code(),
+             status.ok() ? asked(bytes).bytes.size() : 0);
   bytes.took += now - bytes.since;
   bytes.since = now;
   bytes.status = std::move(status);

@@ -30,6 +30,11 @@ bool is_data_error(const Status& status) {
          status.code() == Code::kResourceExhausted;
 }
 
+// It is the item that is invalid; whoever asked for it did so rightly.
+Code item_code(const Status& why) {
+  return why.code() == Code::kInvalidArgument ? Code::kDataLoss : why.code();
+}
+
 bool is_dropped(const Row& row) {
   return row.dropped != nullptr && row.dropped->load(std::memory_order_relaxed);
 }
@@ -66,6 +71,7 @@ Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> sourc
       stage_concurrency_(plan_->process.concurrency),
       clock_(clock),
       fetch_(*plan_, *source_, cache_.get(), clock),
+      op_times_(*plan_),
       workers_(pool.workers) {
   for (Worker& worker : workers_) {
     worker.tasks.resize(plan_->tasks.size());
@@ -202,7 +208,7 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
     plan_->layout.set_valid(order.slot, row.index,
                             row.attempt == 0 && row.index < order.rows.valid);
   }
-  process_stats_.end(clock_.now() - begun, waited, !made);
+  process_stats_.end(clock_.now() - begun, waited, made ? Code::kOk : item_code(made.error()));
   return made;
 }
 
@@ -223,6 +229,7 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
     sample.set_value(presence.value, !sample.is_absent(presence.request));
   const std::uint64_t room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes);
   std::uint64_t lent = 0;  // what lies in the memory of tasks that were run
+  const bool is_timed = worker.rows++ % OpTimes::kEach == 0;
   for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
     const FieldTask& task = *plan_->tasks[i];
     auto& runs = worker.tasks[i];
@@ -235,7 +242,9 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
       for (RowOutput& out : worker.outputs) SPDLD_TRY(out.put_nothing());
       continue;
     }
-    SPDLD_ASSIGN(row.needs_bytes, runs->run(sample, worker.outputs, room - std::min(room, lent)));
+    const std::uint64_t task_room = room - std::min(room, lent);
+    SPDLD_ASSIGN(row.needs_bytes, is_timed ? run_timed(i, *runs, sample, worker.outputs, task_room)
+                                           : runs->run(sample, worker.outputs, task_room));
     if (row.needs_bytes > 0) {
       row.needs_bytes += lent;
       if (row.needs_bytes > row_memory_bytes_)
@@ -261,6 +270,17 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
   else if (row.packing != nullptr)
     row.packing->made(row.index);
   return true;
+}
+
+Result<std::uint64_t> Run::run_timed(std::size_t task, FieldWorker& worker, RowSample& sample,
+                                     std::span<RowOutput> out, std::uint64_t room_bytes) {
+  DecodeTimer decoding(clock_);
+  const auto begun = clock_.now();
+  sample.decoding = &decoding;
+  auto needs_bytes = worker.run(sample, out, room_bytes);
+  sample.decoding = nullptr;
+  if (needs_bytes && *needs_bytes == 0) op_times_.add(task, clock_.now() - begun, decoding.spent());
+  return needs_bytes;
 }
 
 Status Run::over_row_memory(std::uint64_t needs_bytes, std::size_t task) const {
@@ -378,10 +398,9 @@ StreamFailure Run::ended_by(const Row& row, const Status& why) const {
 }
 
 Status Run::final_error(const Row& row, const Status& why) const {
-  // It is the item that is invalid; whoever asked for it did so rightly.
-  const Code code = why.code() == Code::kInvalidArgument ? Code::kDataLoss : why.code();
-  return Status(code, "pipeline '" + plan_->spec.name + "', item " + std::to_string(row.item) +
-                          " (" + source_->uri(row.item) + "): " + why.message());
+  return Status(item_code(why), "pipeline '" + plan_->spec.name + "', item " +
+                                    std::to_string(row.item) + " (" + source_->uri(row.item) +
+                                    "): " + why.message());
 }
 
 Status Run::out_of_memory(const Row& row, const Status& why) const {

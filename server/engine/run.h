@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/cache/sample_cache.h"
+#include "engine/op_times.h"
 #include "engine/plan/packing.h"
 #include "engine/plan/plan.h"
 #include "engine/row.h"
@@ -86,6 +87,7 @@ class Run {
   const source::Sampler& sampler() const { return sampler_; }
   const StageStats& fetch_stats() const { return fetch_.stats(); }
   const StageStats& process_stats() const { return process_stats_; }
+  std::vector<OpTime> op_times() const { return op_times_.times(); }
   // CPU time of the pool's workers that went into the run's rows and batches, and the reading of
   // what is cached of them; not that of threads that wait for storage.
   std::chrono::nanoseconds cpu_time() const {
@@ -118,6 +120,7 @@ class Run {
     std::vector<std::unique_ptr<FieldWorker>> tasks;  // made when first needed
     std::vector<RowOutput> outputs;                   // of one task
     std::vector<Value> values;                        // that the tasks of one row made
+    std::uint64_t rows = 0;                           // that were begun
   };
 
   // Sets the item that the order says. False: there is no memory for the order.
@@ -129,6 +132,8 @@ class Run {
   // Whether the row has nothing for a task.
   bool is_absent(const RowSample& sample, std::size_t task) const;
   Result<bool> make_tensors(Row& row, unsigned worker, std::uint64_t granted_bytes);
+  Result<std::uint64_t> run_timed(std::size_t task, FieldWorker& worker, RowSample& sample,
+                                  std::span<RowOutput> out, std::uint64_t room_bytes);
   Status over_row_memory(std::uint64_t needs_bytes, std::size_t task) const;
   std::unique_ptr<FieldWorker> make_worker(const FieldTask& task);
   Status put_part(Row& row, const RowSample& sample, std::size_t tensor) const;
@@ -158,6 +163,7 @@ class Run {
   const Clock& clock_;
   RowFetch fetch_;
   StageStats process_stats_;
+  OpTimes op_times_;
   std::atomic<std::int64_t> cpu_ns_{0};  // relaxed: a count
   JpegCounter jpeg_counter_;
   std::vector<Worker> workers_;  // [worker]

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <ranges>
 
 namespace spdld::engine {
 
@@ -28,13 +29,16 @@ StageStats::Cell& StageStats::cell() {
   return cells_[kThread % kCells];
 }
 
-void StageStats::end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, bool failed) {
+void StageStats::end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, Code why,
+                     std::uint64_t bytes) {
   const auto took_ns = static_cast<std::uint64_t>(std::max<std::int64_t>(took.count(), 0));
   const auto waited_ns = static_cast<std::uint64_t>(std::max<std::int64_t>(waited.count(), 0));
   Cell& to = cell();
   to.in_flight.fetch_sub(1, std::memory_order_relaxed);
   to.tasks.fetch_add(1, std::memory_order_relaxed);
-  if (failed) to.failures.fetch_add(1, std::memory_order_relaxed);
+  if (why != Code::kOk)
+    to.failures[static_cast<std::size_t>(why)].fetch_add(1, std::memory_order_relaxed);
+  if (bytes > 0) to.bytes.fetch_add(bytes, std::memory_order_relaxed);
   to.busy_ns.fetch_add(took_ns, std::memory_order_relaxed);
   to.wait_ns.fetch_add(waited_ns, std::memory_order_relaxed);
   to.histogram[static_cast<std::size_t>(bucket_of(took_ns))].fetch_add(1,
@@ -49,7 +53,20 @@ std::uint64_t StageStats::sum(std::atomic<std::uint64_t> Cell::*of) const {
 
 std::uint64_t StageStats::tasks() const { return sum(&Cell::tasks); }
 
-std::uint64_t StageStats::failures() const { return sum(&Cell::failures); }
+std::uint64_t StageStats::failures(Code why) const {
+  std::uint64_t total = 0;
+  for (const Cell& cell : cells_)
+    total += cell.failures[static_cast<std::size_t>(why)].load(std::memory_order_relaxed);
+  return total;
+}
+
+std::uint64_t StageStats::failures() const {
+  std::uint64_t total = 0;
+  for (std::size_t code = 0; code < kCodes; ++code) total += failures(static_cast<Code>(code));
+  return total;
+}
+
+std::uint64_t StageStats::bytes() const { return sum(&Cell::bytes); }
 
 std::chrono::nanoseconds StageStats::busy() const {
   return std::chrono::nanoseconds(sum(&Cell::busy_ns));
@@ -83,8 +100,16 @@ StageSnapshot StageStats::snapshot() const {
   std::int32_t in_flight = 0;
   for (const Cell& cell : cells_) in_flight += cell.in_flight.load(std::memory_order_relaxed);
   const Histogram counts = histogram();
+  std::map<Code, std::uint64_t> by_code;
+  for (std::size_t i = 0; i < kCodes; ++i) {
+    const auto code = static_cast<Code>(i);
+    if (const std::uint64_t count = failures(code); count > 0) by_code[code] = count;
+  }
+  const auto failed = std::views::values(by_code);
   return {.tasks = tasks(),
-          .failures = failures(),
+          .failures = std::accumulate(failed.begin(), failed.end(), std::uint64_t{0}),
+          .failures_by_code = by_code,
+          .bytes = bytes(),
           .busy = busy(),
           .wait = wait(),
           .in_flight = static_cast<std::uint32_t>(std::max(in_flight, 0)),

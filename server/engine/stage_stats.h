@@ -6,6 +6,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+
+#include "base/status.h"
 
 namespace spdld::engine {
 
@@ -13,6 +16,8 @@ namespace spdld::engine {
 struct StageSnapshot {
   std::uint64_t tasks = 0;
   std::uint64_t failures = 0;
+  std::map<Code, std::uint64_t> failures_by_code = {};
+  std::uint64_t bytes = 0;
   std::chrono::nanoseconds busy{0};
   std::chrono::nanoseconds wait{0};
   std::uint32_t in_flight = 0;
@@ -28,7 +33,9 @@ class StageStats {
   void begin() { cell().in_flight.fetch_add(1, std::memory_order_relaxed); }
   // It was begun and comes again: no task yet.
   void postpone() { cell().in_flight.fetch_sub(1, std::memory_order_relaxed); }
-  void end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, bool failed);
+  // `why`: of a task that failed. `bytes`: that it brought.
+  void end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, Code why = Code::kOk,
+           std::uint64_t bytes = 0);
 
   // Four buckets to each power of two of nanoseconds: percentiles within 19 %.
   static constexpr int kBucketsPerOctave = 4;
@@ -41,20 +48,24 @@ class StageStats {
   static std::chrono::nanoseconds percentile(const Histogram& histogram, double share);
   std::uint64_t tasks() const;
   std::uint64_t failures() const;
+  std::uint64_t bytes() const;
   std::chrono::nanoseconds busy() const;
   std::chrono::nanoseconds wait() const;
   std::chrono::nanoseconds mean_busy() const;  // of a task; 0 before the first
 
  private:
+  std::uint64_t failures(Code why) const;
   static int bucket_of(std::uint64_t ns);
   static std::chrono::nanoseconds bucket_value(int bucket);
 
   static constexpr std::size_t kCells = 16;
+  static constexpr std::size_t kCodes = 16;
   // Not aligned to a cache line: what is allocated so for each run leaves gaps in the heap, and the
   // counters of two cells are apart by a histogram.
   struct Cell {
     std::atomic<std::uint64_t> tasks{0};
-    std::atomic<std::uint64_t> failures{0};
+    std::atomic<std::uint64_t> bytes{0};
+    std::array<std::atomic<std::uint64_t>, kCodes> failures{};  // [code]; of kOk: none
     std::atomic<std::uint64_t> busy_ns{0};
     std::atomic<std::uint64_t> wait_ns{0};
     std::atomic<std::int32_t> in_flight{0};  // less than 0 where tasks end that another one began

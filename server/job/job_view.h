@@ -88,6 +88,16 @@ struct JobView {
   std::optional<EndView> end = std::nullopt;  // none: it runs, or is declared
 };
 
+// What ops that run as one took, of the rows that were timed: one in 64.
+struct OpView {
+  std::string field;  // that they make
+  std::string ops;    // "decode_image", "resize + normalize"
+  std::uint64_t rows = 0;
+  double spent_s = 0;
+
+  double mean_s() const { return rows == 0 ? 0 : spent_s / static_cast<double>(rows); }
+};
+
 struct StageView {
   std::string job;
   std::string pipeline;
@@ -113,6 +123,11 @@ struct StageView {
   std::optional<std::uint64_t> p99_lately_us = std::nullopt;
   std::optional<double> busy_share = std::nullopt;
   JpegImages jpeg = {};  // that it decoded
+  // None of these of a job that has ended:
+  std::map<std::string, std::uint64_t> failures_by_code = {};  // "DATA_LOSS"
+  std::optional<std::uint64_t> bytes = std::nullopt;           // of `fetch`: that it brought
+  std::optional<double> bytes_per_s = std::nullopt;            // in the last seconds
+  std::vector<OpView> ops = {};                                // in the order of their running
 };
 
 }  // namespace spdld::job

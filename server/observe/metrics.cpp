@@ -264,6 +264,26 @@ void add_stage(const job::StageView& stage, const JobLabels& jobs, Exposition& t
              *labels);
   to.counter("spdld_stage_failures_total", "Tasks that have failed.", number(stage.failures),
              *labels);
+  for (const auto& [code, failures] : stage.failures_by_code) {
+    Labels with = *labels;
+    with.emplace_back("code", code);
+    to.counter("spdld_stage_failures_by_code_total",
+               "Of spdld_stage_failures_total: those with this error, as gRPC names it.",
+               number(failures), std::move(with));
+  }
+  if (stage.bytes)
+    to.counter("spdld_stage_bytes_total", "What the stage 'fetch' has brought.",
+               number(*stage.bytes), *labels);
+  for (const job::OpView& of : stage.ops) {
+    Labels with = *labels;
+    with.emplace_back("field", of.field);
+    with.emplace_back("ops", of.ops);
+    to.counter("spdld_op_timed_rows_total", "Rows that were timed: one in 64.", number(of.rows),
+               with);
+    to.counter("spdld_op_seconds_total",
+               "Of spdld_op_timed_rows_total: time of the ops, which run as one.", of.spent_s,
+               std::move(with));
+  }
   to.counter("spdld_stage_busy_seconds_total", "Time of tasks at work.", stage.busy_s, *labels);
   to.counter("spdld_stage_wait_seconds_total",
              "Time for which tasks have waited for a worker; those that read, for an I/O thread.",
@@ -322,6 +342,7 @@ Observed totals_of(const job::Caller& caller, session::Service& service) {
   observed.daemon = service.daemon(caller);
   observed.daemon.caches.clear();
   observed.daemon.storage.clear();
+  observed.daemon.gpus.clear();
   return observed;
 }
 

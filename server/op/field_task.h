@@ -12,6 +12,7 @@
 
 #include "base/memory/byte_buffer.h"
 #include "base/status.h"
+#include "op/decode_timer.h"
 #include "op/image.h"
 #include "op/jpeg_images.h"
 #include "op/media.h"
@@ -49,6 +50,14 @@ class SampleInput {
     return is_dropped() ? Status(Code::kCancelled, "nobody wants it any more") : Status();
   }
 
+  // Runs a step of the decoding, whose time counts as such in a row that is timed.
+  template <typename Step>
+  auto decode(const Step& step) const {
+    const DecodeTimer::Part part(decoding);
+    return step();
+  }
+
+  DecodeTimer* decoding = nullptr;             // null: the row is not timed
   const std::atomic<bool>* dropped = nullptr;  // set by another thread; null: it is never
   std::uint64_t key = 0;                       // seeds the draws of this sample
   // The upright size of the image that the geometry of all fields goes by. Its task, which comes

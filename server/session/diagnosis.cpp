@@ -310,11 +310,22 @@ class Rules {
           up_to(std::min(view_.faster, making / std::max(making - waits_for_core, kLeast))));
     return found(
         "cpu",
-        fmt::format("all {} workers make rows of this job, {} each in '{}': have the cache "
+        fmt::format("all {} workers make rows of this job, {} each in '{}'{}: have the cache "
                     "keep what is decoded, make the stage cheaper, or give the daemon more "
                     "cores",
-                    threads_, time(row_s), facts_.process.stage),
+                    threads_, time(row_s), facts_.process.stage, dearest_op()),
         seconds("process.p50", row_s));
+  }
+
+  // Empty: there is one alone, or none was timed.
+  std::string dearest_op() const {
+    const std::vector<job::OpView>& ops = facts_.process.ops;
+    if (ops.size() < 2) return "";
+    double all_s = 0;
+    for (const job::OpView& of : ops) all_s += of.spent_s;
+    const auto dearest = std::ranges::max_element(ops, {}, &job::OpView::spent_s);
+    return fmt::format(", of which '{}' of field '{}' takes {}", dearest->ops, dearest->field,
+                       percent(dearest->spent_s / all_s));
   }
 
   // Empty: it is as high already.

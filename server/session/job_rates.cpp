@@ -9,13 +9,7 @@ namespace {
 
 constexpr std::chrono::seconds kTimesSpan{5};
 
-std::uint64_t busy_ns(const engine::StageStats& stats) {
-  return static_cast<std::uint64_t>(stats.busy().count());
-}
-
-std::uint64_t wait_ns(const engine::StageStats& stats) {
-  return static_cast<std::uint64_t>(stats.wait().count());
-}
+std::uint64_t ns(std::chrono::nanoseconds of) { return static_cast<std::uint64_t>(of.count()); }
 
 }  // namespace
 
@@ -33,8 +27,17 @@ void JobRates::add(std::chrono::nanoseconds now, std::uint64_t rows, const RunPt
     before_ = is_other ? taken : later_;
     later_ = taken;
   }
-  stages_.add(now, {fetch.tasks(), busy_ns(fetch), wait_ns(fetch), fetch.failures(),
-                    process.tasks(), busy_ns(process), wait_ns(process), process.failures()});
+  decltype(stages_)::Counts counts{};
+  std::size_t first = 0;
+  for (const engine::StageStats* const stage : {&fetch, &process}) {
+    counts[first + kRows] = stage->tasks();
+    counts[first + kBusyNs] = ns(stage->busy());
+    counts[first + kWaitNs] = ns(stage->wait());
+    counts[first + kFailures] = stage->failures();
+    counts[first + kBytes] = stage->bytes();
+    first += kCounters;
+  }
+  stages_.add(now, counts);
 }
 
 std::optional<JobRates::Stage> JobRates::fetch(const RunPtr& run) const {
@@ -44,13 +47,13 @@ std::optional<JobRates::Stage> JobRates::fetch(const RunPtr& run) const {
 }
 
 std::optional<JobRates::Stage> JobRates::process(const RunPtr& run) const {
-  std::optional<Stage> of = stage(run, 4);
+  std::optional<Stage> of = stage(run, kCounters);
   if (of) of->times = times(run->process_stats(), before_.process);
   return of;
 }
 
 JobRates::Making JobRates::making() const {
-  return {.run = run_, .rows = stages_.per_second(5).value_or(0) * 1e-9};
+  return {.run = run_, .rows = stages_.per_second(kCounters + kBusyNs).value_or(0) * 1e-9};
 }
 
 std::optional<JobRates::Times> JobRates::times(const engine::StageStats& stats,
@@ -66,10 +69,11 @@ std::optional<JobRates::Times> JobRates::times(const engine::StageStats& stats,
 std::optional<JobRates::Stage> JobRates::stage(const RunPtr& run, std::size_t first) const {
   const auto rates = stages_.per_second();
   if (!rates || !is_now(run)) return std::nullopt;
-  return Stage{.rows_per_s = (*rates)[first],
-               .busy = (*rates)[first + 1] * 1e-9,
-               .waiting = (*rates)[first + 2] * 1e-9,
-               .failures_per_s = (*rates)[first + 3]};
+  return Stage{.rows_per_s = (*rates)[first + kRows],
+               .busy = (*rates)[first + kBusyNs] * 1e-9,
+               .waiting = (*rates)[first + kWaitNs] * 1e-9,
+               .failures_per_s = (*rates)[first + kFailures],
+               .bytes_per_s = (*rates)[first + kBytes]};
 }
 
 }  // namespace spdld::session

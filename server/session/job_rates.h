@@ -32,6 +32,7 @@ class JobRates {
     double busy = 0;     // rows that were in it at once, on average
     double waiting = 0;  // rows that waited for it, on average
     double failures_per_s = 0;
+    double bytes_per_s = 0;
     std::optional<Times> times = std::nullopt;  // none: no task has ended of late
   };
   // None of these is known before a second look.
@@ -55,7 +56,7 @@ class JobRates {
 
   static std::optional<Times> times(const engine::StageStats& stats,
                                     const engine::StageStats::Histogram& before);
-  // The rates of the stage with its four counters at `first`; none for a run that is not the one
+  // The rates of the stage with its counters from `first` on; none for a run that is not the one
   // now.
   std::optional<Stage> stage(const RunPtr& run, std::size_t first) const;
   bool is_now(const RunPtr& run) const {
@@ -63,8 +64,9 @@ class JobRates {
   }
 
   RateWindow<1> rows_;
-  // Rows, busy and waiting nanoseconds and failures of fetch, and the same of process.
-  RateWindow<8> stages_;
+  // Of fetch, and then of process.
+  enum Counter { kRows, kBusyNs, kWaitNs, kFailures, kBytes, kCounters };
+  RateWindow<std::size_t{2} * kCounters> stages_;
   // Where `before_` was taken five seconds or more before the last add(), `later_` replaces it.
   Taken before_;
   Taken later_;

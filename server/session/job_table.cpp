@@ -206,6 +206,10 @@ void JobTable::end_job(const JobPtr& ended) {
       stage.waiting.reset();
       stage.p50_lately_us = stage.p90_lately_us = stage.p99_lately_us = std::nullopt;
       stage.busy_share.reset();
+      stage.failures_by_code.clear();
+      stage.bytes.reset();
+      stage.bytes_per_s.reset();
+      stage.ops.clear();
     }
     end.view.shards.clear();
     end.view.phases.clear();

@@ -117,6 +117,8 @@ std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
         .concurrency = concurrency > 0 ? static_cast<std::uint32_t>(concurrency) : threads,
         .p50_us = microseconds(now.p50),
         .p99_us = microseconds(now.p99)});
+    for (const auto& [code, failures] : now.failures_by_code)
+      view.failures_by_code.emplace(code_name(code), failures);
     if (!rates) return;
     view.rows_per_s = rates->rows_per_s;
     view.waiting = rates->waiting;
@@ -133,7 +135,15 @@ std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
   add(run.plan().fetch, run.fetch_concurrency(), run.fetch_stats(), job.rates.fetch(shared));
   add(run.plan().process, run.process_concurrency(), run.process_stats(),
       job.rates.process(shared));
+  views.front().bytes = run.fetch_stats().bytes();
+  if (const auto rates = job.rates.fetch(shared)) views.front().bytes_per_s = rates->bytes_per_s;
   views.back().jpeg = run.jpeg_images();
+  for (engine::OpTime& of : run.op_times()) {
+    views.back().ops.push_back({.field = std::move(of.field),
+                                .ops = std::move(of.ops),
+                                .rows = of.rows,
+                                .spent_s = seconds(of.spent)});
+  }
   return views;
 }
 

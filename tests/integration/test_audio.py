@@ -112,6 +112,21 @@ def test_resample_follows_decode_audio(load: Callable[..., Any], root: pathlib.P
                 np.testing.assert_allclose(row[0], expected, atol=1e-6, rtol=0)
 
 
+def test_stages_tell_decoding_apart_from_the_stages_behind_it(
+    load: Callable[..., Any], daemon: Any
+) -> None:
+    stages = "fetch, {decode_audio: {channels: 1}}, {resample: {sample_rate: 8000}}"
+    with load(stages=stages) as loader:
+        for _ in loader:
+            pass
+        [ops] = [stage["ops"] for stage in daemon.ctl_json("get", "stages") if stage["ops"]]
+    assert [(of["field"], of["ops"]) for of in ops] == [
+        ("audio", "decode_audio"),
+        ("audio", "resample"),
+    ]
+    assert all(of["spent_s"] > 0 for of in ops)
+
+
 def test_a_damaged_file_is_replaced(load: Callable[..., Any], root: pathlib.Path) -> None:
     damaged = files(root)[2]
     content = bytearray(damaged.read_bytes())

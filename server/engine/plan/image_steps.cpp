@@ -17,7 +17,9 @@ class WantedRows final : public RowSink {
       : pass_(pass), sample_(sample) {}
 
   void row(int y, const std::uint8_t* pixels) override {
-    if (!sample_.is_dropped()) pass_.row(y, pixels);
+    if (sample_.is_dropped()) return;
+    const DecodeTimer::Pause pause(sample_.decoding);
+    pass_.row(y, pixels);
   }
 
  private:
@@ -106,7 +108,7 @@ Status ImageSteps::execute(const Geometry& chain, RegionReader& picture, const S
   // Where the window lies beside the image, there is nothing but padding.
   if (region.width > 0 && region.height > 0) {
     WantedRows rows(pass_, sample);
-    SPDLD_TRY(picture.read(region, rows));
+    SPDLD_TRY(sample.decode([&] { return picture.read(region, rows); }));
     SPDLD_TRY(sample.check_wanted());  // or the pass lacks rows
   }
   pass_.finish();

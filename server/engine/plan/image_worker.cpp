@@ -20,7 +20,7 @@ Result<std::uint64_t> ImageWorker::run(SampleInput& sample, std::span<RowOutput>
 
 Result<std::uint64_t> ImageWorker::run(std::span<const std::byte> bytes, SampleInput& sample,
                                        std::span<RowOutput> out, std::uint64_t room_bytes) {
-  SPDLD_ASSIGN(const Size size, decoder_->open(bytes));
+  SPDLD_ASSIGN(const Size size, sample.decode([&] { return decoder_->open(bytes); }));
   return apply(size, *decoder_, decoder_->read_bytes(), sample, out.front(), room_bytes);
 }
 
@@ -72,7 +72,8 @@ Result<ImageWorker::Recoded> ImageWorker::recode(std::span<const std::byte> byte
 
 Result<std::uint64_t> ImageWorker::run_recoded(const Recoded& recoded, SampleInput& sample,
                                                std::span<RowOutput> out, std::uint64_t room_bytes) {
-  SPDLD_ASSIGN(const Size size, decoder_->open_recoded(recoded.bytes));
+  SPDLD_ASSIGN(const Size size,
+               sample.decode([&] { return decoder_->open_recoded(recoded.bytes); }));
   if (size != recoded.size)
     return tl::unexpected<Status>(
         Status(Code::kDataLoss, "the coefficients that a cache has kept of it are damaged"));

@@ -154,7 +154,8 @@ class Compiler {
 
   void name_process(const spec::StageSpec& stage) {
     StagePlan& process = plan_->process;
-    process.name += process.name.empty() ? stage.op : " + " + stage.op;
+    if (!process.name.empty()) process.name += kOpsJoin;
+    process.name += stage.op;
     if (!stage.concurrency) return;
     // The ops of one row are run one after the other: the tightest bound holds for all of them.
     if (process.concurrency == 0 || *stage.concurrency < process.concurrency)
@@ -205,7 +206,7 @@ class Compiler {
       auto task = field.chain->finish(field.name);
       if (!task) return std::move(task).error();
       plan_->task_tensors.push_back(plan_->tensors.size());
-      plan_->task_ops.push_back(fmt::format("{}", fmt::join(field.ops, " + ")));
+      plan_->task_ops.push_back(fmt::format("{}", fmt::join(field.ops, kOpsJoin)));
       plan_->task_parts.push_back(field.optional ? field.request : std::nullopt);
       for (const TensorSpec& tensor : (*task)->tensors())
         add_tensor(tensor, {.kind = Kind::kTask, .index = plan_->tasks.size()});

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -19,6 +20,9 @@
 #include "spec/pipeline_spec.h"
 
 namespace spdld::engine {
+
+// Between the names of ops that run as one.
+inline constexpr std::string_view kOpsJoin = " + ";
 
 // A stage as it runs, which may be several of the spec's.
 struct StagePlan {
@@ -57,7 +61,7 @@ struct Plan {
   // from task_tensors[i] on.
   std::vector<std::unique_ptr<FieldTask>> tasks;
   std::vector<std::size_t> task_tensors;
-  std::vector<std::string> task_ops;  // of each task: "decode_image + resize"
+  std::vector<std::string> task_ops;  // of each task, joined by kOpsJoin
   // The request of each task whose field rows need not have; none: all rows have it.
   std::vector<std::optional<std::size_t>> task_parts;
   // Values of a row that are made are numbered from here on, behind the source's: what each is

@@ -17,7 +17,8 @@ Result<std::uint64_t> VideoWorker::run(SampleInput& sample, std::span<RowOutput>
                                        std::uint64_t room_bytes) {
   const MediaClip* const clip = sample.clip(task_.request);
   SPDLD_CHECK(clip != nullptr && clip->frames.size() == task_.frames());
-  SPDLD_ASSIGN(const Size size, decoder_->open(*clip, sample.part(task_.request)));
+  SPDLD_ASSIGN(const Size size,
+               sample.decode([&] { return decoder_->open(*clip, sample.part(task_.request)); }));
   SPDLD_ASSIGN(std::uint64_t taken, steps_.plan(size, sample.key));
   taken += decoder_->read_bytes();
   SPDLD_ASSIGN(const PictureRow row,
@@ -26,7 +27,7 @@ Result<std::uint64_t> VideoWorker::run(SampleInput& sample, std::span<RowOutput>
   kept_bytes_ = std::max(kept_bytes_, taken);
   for (;;) {
     SPDLD_TRY(sample.check_wanted());
-    SPDLD_ASSIGN(const bool found, decoder_->next());
+    SPDLD_ASSIGN(const bool found, sample.decode([&] { return decoder_->next(); }));
     if (!found) return 0;
     SPDLD_TRY(place(*clip, sample, row.data, out.subspan(1)));
   }

@@ -61,9 +61,10 @@ class AudioWorker final : public FieldWorker {
  private:
   Result<std::uint64_t> make(const SampleInput& sample, const RowOutput& out,
                              std::uint64_t room_bytes) {
-    SPDLD_ASSIGN(
-        const std::uint64_t read,
-        reader_.read(sample.part(task_.request), sample.clip(task_.request), sound_, room_bytes));
+    SPDLD_ASSIGN(const std::uint64_t read, sample.decode([&] {
+      return reader_.read(sample.part(task_.request), sample.clip(task_.request), sound_,
+                          room_bytes);
+    }));
     if (read > 0) return read;
     const int rate = task_.sample_rate.value_or(sound_.sample_rate);
     const int channels = task_.channels.value_or(sound_.channels);

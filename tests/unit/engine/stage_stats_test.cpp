@@ -9,26 +9,41 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 
-TEST(StageStats, CountsTasksFailuresAndTime) {
+TEST(StageStats, CountsTasksAndTime) {
   StageStats stats;
   for (int i = 0; i < 3; ++i) {
     stats.begin();
-    stats.end(microseconds(10), microseconds(2), i == 2);
+    stats.end(microseconds(10), microseconds(2));
   }
   stats.begin();
   const StageSnapshot now = stats.snapshot();
   EXPECT_EQ(now.tasks, 3U);
-  EXPECT_EQ(now.failures, 1U);
+  EXPECT_EQ(now.failures, 0U);
   EXPECT_EQ(now.busy, microseconds(30));
   EXPECT_EQ(now.wait, microseconds(6));
   EXPECT_EQ(now.in_flight, 1U);
+}
+
+TEST(StageStats, CountsBytesAndFailuresByCode) {
+  StageStats stats;
+  for (const Code why : {Code::kDataLoss, Code::kOk, Code::kNotFound, Code::kDataLoss}) {
+    stats.begin();
+    stats.end(microseconds(1), nanoseconds(0), why, why == Code::kOk ? 700 : 0);
+  }
+  const StageSnapshot now = stats.snapshot();
+  EXPECT_EQ(now.tasks, 4U);
+  EXPECT_EQ(now.failures, 3U);
+  EXPECT_EQ(stats.failures(), 3U);
+  EXPECT_EQ(now.failures_by_code,
+            (std::map<Code, std::uint64_t>{{Code::kNotFound, 1}, {Code::kDataLoss, 2}}));
+  EXPECT_EQ(now.bytes, 700U);
 }
 
 TEST(StageStats, TellsPercentilesWithinAFifth) {
   StageStats stats;
   for (int i = 1; i <= 1000; ++i) {
     stats.begin();
-    stats.end(microseconds(i), nanoseconds(0), false);
+    stats.end(microseconds(i), nanoseconds(0));
   }
   const StageSnapshot now = stats.snapshot();
   EXPECT_NEAR(static_cast<double>(now.p50.count()), 500e3, 100e3);
@@ -39,7 +54,7 @@ TEST(StageStats, SurvivesTimesThatNoClockGives) {
   StageStats stats;
   for (const nanoseconds time : {nanoseconds(-5), nanoseconds(0), nanoseconds::max()}) {
     stats.begin();
-    stats.end(time, nanoseconds(-1), false);
+    stats.end(time, nanoseconds(-1));
   }
   EXPECT_EQ(stats.snapshot().tasks, 3U);
 }

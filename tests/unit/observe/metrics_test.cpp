@@ -67,6 +67,9 @@ Observed everything() {
   observed.jobs = {job_of(kAnn, "run \"7\"\n", 100)};
   observed.jobs[0].shards.emplace_back();
   observed.stages = {stage_of(observed.jobs[0], "fetch", 3)};
+  observed.stages[0].bytes = 4096;
+  observed.stages[0].failures_by_code = {{"DATA_LOSS", 2}};
+  observed.stages[0].ops = {{.field = "image", .ops = "decode_image", .rows = 1, .spent_s = 0.5}};
   observed.sessions = {session_of(observed.jobs[0], 0, 0.5)};
   return observed;
 }
@@ -84,6 +87,21 @@ TEST(Metrics, HaveHelpAndAKindThatTheirNamesTell) {
     for (const std::string unit : {"_s", "_ms", "_us", "_kib", "_mib", "_percent"})
       EXPECT_FALSE(name.ends_with(unit) || name.ends_with(unit + "_total")) << name;
   }
+}
+
+TEST(Metrics, TellFailuresByCodeAndTheTimeOfOps) {
+  const Observed observed = everything();
+  const ReadMetrics metrics = metrics_of(observed);
+  const auto of_fetch = [&](Labels more) {
+    more["stage"] = "fetch";
+    return labels_of(observed.jobs[0], more);
+  };
+  EXPECT_EQ(metrics.value("spdld_stage_bytes_total", of_fetch({})), 4096);
+  EXPECT_EQ(metrics.value("spdld_stage_failures_by_code_total", of_fetch({{"code", "DATA_LOSS"}})),
+            2);
+  EXPECT_EQ(metrics.value("spdld_op_seconds_total",
+                          of_fetch({{"field", "image"}, {"ops", "decode_image"}})),
+            0.5);
 }
 
 TEST(Metrics, KeepNamesAsUsersGaveThem) {

@@ -11,6 +11,7 @@ namespace {
 
 using stream::Shortage;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A job of two ranks on two workers, which keep up.
 class DiagnosisTest : public ::testing::Test {
@@ -170,6 +171,16 @@ TEST_F(DiagnosisTest, NamesTheCpuWhereAllWorkersAreAtWork) {
   EXPECT_EQ(first_cause(), "cpu");
   lack(Shortage::kMaking);
   EXPECT_EQ(diagnose(facts_, daemon_).findings.size(), 1U) << "both are want of workers";
+}
+
+TEST_F(DiagnosisTest, NamesTheOpThatTakesMostOfTheCpu) {
+  lack(Shortage::kWorker);
+  facts_.process.ops = {
+      {.field = "image", .ops = "decode_image", .rows = 10, .spent_s = 0.03},
+      {.field = "image", .ops = "resize + normalize", .rows = 10, .spent_s = 0.01}};
+  EXPECT_THAT(first_says(), HasSubstr("of which 'decode_image' of field 'image' takes 75 %"));
+  facts_.process.ops.pop_back();
+  EXPECT_THAT(first_says(), Not(HasSubstr("of which")));
 }
 
 TEST_F(DiagnosisTest, NamesAStagesConcurrencyWhereThatLeavesWorkersIdle) {
