@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/cgroup.h"
 #include "engine/executor.h"
@@ -17,6 +18,11 @@ unsigned available_cpus() {
   const double quota = cpu_quota();
   if (quota > 0 && quota < cpus) cpus = std::max(1, static_cast<int>(std::ceil(quota)));
   return static_cast<unsigned>(cpus);
+}
+
+unsigned workers_ahead(int nice, bool own_cpus, unsigned cpus) {
+  if (nice <= 0 || own_cpus || cpus == 1) return std::numeric_limits<unsigned>::max();
+  return cpus - 1;
 }
 
 }  // namespace spdld::engine

@@ -179,10 +179,9 @@ void Executor::tune(Run& run, int fetch_concurrency, int process_concurrency) {
   run.tune(fetch_concurrency, process_concurrency);
 }
 
-void Executor::count_starving(int more) {
-  Change change(*this);
-  queue_.count_starving(more);
-  if (more < 0) change.wakes_nobody();
+void Executor::begin_starving(const StreamPort& port) {
+  const Change change(*this);
+  port.starving_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Executor::wake_worker() {

@@ -35,7 +35,7 @@ struct ExecutorOptions {
   // always allowed: what the I/O pool holds is for all runs.
   int many_fetches = 32768;
   int few_fetches = 16;
-  // Workers that may have rows while nobody lacks a batch.
+  // Workers that may have rows while no reader lacks a batch that they could make.
   unsigned ahead = std::numeric_limits<unsigned>::max();
   // Before a row is tried again for which there was no memory.
   std::chrono::nanoseconds memory_pause = std::chrono::seconds(1);
@@ -44,6 +44,9 @@ struct ExecutorOptions {
 // The cores that this process may use: the smaller of its affinity and its cgroup's quota, at
 // least 1.
 unsigned available_cpus();
+// ExecutorOptions::ahead, for this niceness: one of `cpus` is left to the training, unless workers
+// have cores of their own, or give way to nobody, or there is one core alone.
+unsigned workers_ahead(int nice, bool own_cpus, unsigned cpus);
 
 // The one CPU pool of the daemon. A worker makes one row after the other, from bytes to its place
 // in the slot: those that it has claimed of a batch (WorkQueue says which). A row that must wait,
@@ -70,17 +73,21 @@ class Executor final : private source::FetchSink {
   // For runs that it is given.
   RunPool pool() const { return {options_.most_threads, options_.row_memory_bytes}; }
 
-  // That somebody lacks a batch, for as long as it lives: until then all workers may have rows.
-  // Whoever waits makes one.
+  // A reader of the port lacks a batch for as long as this lives. While such a port has anything
+  // for workers, all of them may have rows; else ExecutorOptions::ahead of them.
   class Starving {
    public:
-    explicit Starving(Executor& executor) : executor_(executor) { executor_.count_starving(1); }
-    ~Starving() { executor_.count_starving(-1); }
+    Starving(Executor& executor, std::shared_ptr<const StreamPort> port) : port_(std::move(port)) {
+      executor.begin_starving(*port_);
+    }
+    ~Starving() { port_->starving_.fetch_sub(1, std::memory_order_relaxed); }
     Starving(const Starving&) = delete;
     Starving& operator=(const Starving&) = delete;
 
+    const StreamPort& port() const { return *port_; }
+
    private:
-    Executor& executor_;
+    const std::shared_ptr<const StreamPort> port_;
   };
 
   // From now on `port` is asked for batches of `run`. Both are kept until the stream is closed and
@@ -154,7 +161,7 @@ class Executor final : private source::FetchSink {
   class Change;
 
   void fetched(std::uint64_t token, Status status) override SPDLD_EXCLUDES(mutex_);
-  void count_starving(int more) SPDLD_EXCLUDES(mutex_);
+  void begin_starving(const StreamPort& port) SPDLD_EXCLUDES(mutex_);
 
   // Unless it runs. False: there is no thread for it.
   bool start_worker(unsigned worker) SPDLD_REQUIRES(starting_) SPDLD_EXCLUDES(mutex_);

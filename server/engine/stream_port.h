@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -68,6 +69,13 @@ class StreamPort {
   virtual Status may_replace(const SampleFailure& failure) = 0;
   // The stream makes no further batch.
   virtual void fail(const StreamFailure& failure) = 0;
+
+  // Whether a reader lacks a batch of it (Executor::Starving).
+  bool is_wanted() const { return starving_.load(std::memory_order_relaxed) > 0; }
+
+ private:
+  friend class Executor;
+  mutable std::atomic<int> starving_{0};  // such readers
 };
 
 }  // namespace spdld::engine

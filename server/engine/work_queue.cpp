@@ -201,21 +201,49 @@ bool WorkQueue::may_fetch(const Lane& lane) const {
 
 bool WorkQueue::may_have_worker(const Lane& lane) const {
   const int cap = lane.run->process_concurrency();
-  return !must_yield() && (cap == 0 || lane.workers() < cap) && !must_leave_worker(lane);
+  return !must_yield(lane) && (cap == 0 || lane.workers() < cap) && !must_leave_worker(lane);
+}
+
+bool WorkQueue::is_work_wanted() const {
+  for (const Lane& lane : lanes_) {
+    for (const Stream& stream : lane.streams) {
+      if (!stream.port->is_wanted() || stream.closed) continue;
+      if (stream.may_open && !stream.opening) return true;
+      for (const OpenBatch& batch : stream.batches) {
+        if (batch.ready > 0 || batch.parked > 0 || (batch.has_rows() && may_fetch(lane)))
+          return true;
+      }
+    }
+  }
+  return false;
+}
+
+unsigned WorkQueue::may_work() const {
+  if (bounds_.ahead >= bounds_.workers || is_work_wanted()) return bounds_.workers;
+  return bounds_.ahead;
+}
+
+unsigned WorkQueue::long_workers() const {
+  int workers = 0;
+  for (const Lane& lane : lanes_) {
+    if (takes_long(lane)) workers += lane.workers();
+  }
+  return static_cast<unsigned>(workers);
+}
+
+bool WorkQueue::must_yield(const Lane& lane) const {
+  if (working_ < std::min(bounds_.ahead, bounds_.workers)) return false;
+  const unsigned most = may_work();
+  if (working_ < most) return false;
+  // Where one worker may have rows, and has one that takes long, short rows have another worker.
+  return most > 1 || working_ > 1 || takes_long(lane) || long_workers() == 0;
 }
 
 // It has a worker again once one of the long rows is done: that worker looks.
 bool WorkQueue::must_leave_worker(const Lane& lane) const {
   if (lanes_.size() == 1 || bounds_.workers == 1 || !takes_long(lane)) return false;
-  unsigned busy = 0;
-  bool any_waits = false;
-  for (const Lane& other : lanes_) {
-    if (takes_long(other))
-      busy += static_cast<unsigned>(other.workers());
-    else
-      any_waits = any_waits || is_awake(other);
-  }
-  return any_waits && busy + 1 >= bounds_.workers;
+  const auto waits = [](const Lane& other) { return !takes_long(other) && is_awake(other); };
+  return long_workers() + 1 >= std::max(may_work(), 2U) && std::ranges::any_of(lanes_, waits);
 }
 
 std::optional<WorkQueue::Choice> WorkQueue::choose(Lane& lane) const {

@@ -28,8 +28,8 @@ namespace spdld::engine {
 // Rows that take long never have all workers while another run has work: the last worker without
 // such a row is left to runs whose rows are short (docs/sessions.md#limits).
 //
-// While nobody lacks a batch, all that is made is made ahead of need: no more than Bounds::ahead
-// workers have rows then.
+// While no reader lacks a batch that workers could make, all that is made is made ahead of need: no
+// more than Bounds::ahead workers have rows then. Batches may be opened beside them.
 //
 // Owned by the executor, under its lock; changed by nobody else.
 class WorkQueue {
@@ -40,7 +40,7 @@ class WorkQueue {
     // Once sources have so many rows, of all runs together, a run may only add to the few.
     int many_fetches = 0;
     int few_fetches = 0;
-    // Workers that may have rows while nobody lacks a batch.
+    // Workers that may have rows while no reader lacks a batch.
     unsigned ahead = std::numeric_limits<unsigned>::max();
   };
   explicit WorkQueue(Bounds bounds) : bounds_(bounds), memory_(bounds.decode_memory_bytes) {}
@@ -57,8 +57,6 @@ class WorkQueue {
 
   // False: there is nothing to do. Else the worker has the claim until end().
   bool pick(Claim& claim);
-  // So many more lack a batch, or fewer.
-  void count_starving(int more) { starving_ += more; }
   // Whether pick() would find something; changes nothing.
   bool has_work();
   // Where has_work() is false: why.
@@ -106,8 +104,13 @@ class WorkQueue {
   std::optional<HeadWait> head_wait(const Lane& lane, const Stream& stream) const;
   bool may_have_task(const Lane& lane) const;
   bool may_have_worker(const Lane& lane) const;
-  // Whether as many workers have rows as may while nobody lacks a batch.
-  bool must_yield() const { return starving_ == 0 && working_ >= bounds_.ahead; }
+  // Whether a stream of which a reader lacks a batch has anything for workers.
+  bool is_work_wanted() const;
+  // Workers that may have rows, as things are.
+  unsigned may_work() const;
+  unsigned long_workers() const;  // that have rows which take long
+  // Whether as many workers have rows as may.
+  bool must_yield(const Lane& lane) const;
   // Whether its rows take long, and all other workers have such rows, and a run whose rows are
   // short has work.
   bool must_leave_worker(const Lane& lane) const;
@@ -117,7 +120,6 @@ class WorkQueue {
   MemoryLine memory_;
   int fetching_ = 0;            // the sum of the lanes'
   unsigned working_ = 0;        // workers that have a claim
-  int starving_ = 0;            // who lacks a batch
   std::vector<Lane*> by_need_;  // pick()'s scratch
   double virtual_time_s_ = 0;   // of the lane picked last
   StreamId next_stream_ = 1;

@@ -95,7 +95,7 @@ Result<MadeBatch> make_one_batch(const std::shared_ptr<engine::Run>& run, OneBat
                                  engine::Executor& executor, const BatchProgress& progress) {
   SPDLD_ASSIGN(std::unique_ptr<std::byte[]> slot, slot_for(run->plan()));
   const auto batch = std::make_shared<OneBatch>(std::move(options), std::move(slot));
-  const engine::Executor::Starving starving(executor);
+  const engine::Executor::Starving starving(executor, batch);
   const engine::StreamId stream = executor.open_stream(run, batch);
   bool wanted = true;
   for (int waited = 0; !batch->wait_a_while() && wanted; ++waited) {

@@ -204,6 +204,7 @@ void Consumer::handed(job::Turn turn) {
 
 void Consumer::give_up(const engine::StreamFailure& failure) {
   ended_ = true;
+  shortage_.end();
   (void)way_.leave_all();
   job_.judge->stream_failed(failure);
   connection_->fail(failure.status);

@@ -41,11 +41,10 @@ void ShortageClock::pass(std::optional<Lack> next) {
   }
   if (next) next->before = now && next->stream == lack_->stream ? *now : head_time(next->stream);
   lack_ = std::move(next);
-  if (!lack_ || lack_->stream == nullptr) {
-    starving_.reset();
-  } else if (!starving_) {
-    starving_.emplace(lack_->stream->executor());
-  }
+  const std::shared_ptr<const Stream> stream = lack_ ? lack_->stream : nullptr;
+  if (starving_ && &starving_->port() == stream.get()) return;
+  starving_.reset();
+  if (stream != nullptr) starving_.emplace(stream->executor(), stream);
 }
 
 void ShortageClock::add(const Lack& lack, const engine::HeadTime& now, ShortageTime& to) {

@@ -301,20 +301,35 @@ TEST_F(YieldTest, OneWorkerMakesAllBatchesWhileNobodyLacksOne) {
   port_->wait_for_ended(3);
 }
 
-TEST_F(YieldTest, SomebodyWhoLacksABatchWakesAllWorkers) {
+TEST_F(YieldTest, OneWorkerMakesAllWhereTheBatchThatIsLackingWaitsForNoWorker) {
+  const auto without_work = std::make_shared<Batches>(*plan_, 0);
+  const StreamId other = executor_.open_stream(run_, without_work);
+  const Executor::Starving starving(executor_, without_work);
+  source_->keep(Keeps::kWhoAsks);
+  start(3);
+  source_->wait_for_kept(1);
+  wait_until_others_yield();
+  wait_until_all_sleep();
+  EXPECT_EQ(source_->kept(), 1u);
+  source_->let_go();
+  port_->wait_for_ended(3);
+  executor_.close_stream(other);
+}
+
+TEST_F(YieldTest, ALackingBatchWakesAllWorkers) {
   source_->keep(Keeps::kWhoAsks);
   start(3);
   source_->wait_for_kept(1);
   wait_until_all_sleep();
-  const Executor::Starving starving(executor_);
+  const Executor::Starving starving(executor_, port_);
   source_->wait_for_kept(kWorkers);
   source_->let_go();
   port_->wait_for_ended(3);
 }
 
 TEST_F(YieldTest, WorkersYieldOnceTheLastOneHasItsBatch) {
-  auto first = std::make_unique<Executor::Starving>(executor_);
-  auto second = std::make_unique<Executor::Starving>(executor_);
+  auto first = std::make_unique<Executor::Starving>(executor_, port_);
+  auto second = std::make_unique<Executor::Starving>(executor_, port_);
   first.reset();
   source_->keep(Keeps::kWhoAsks);
   start(1);
@@ -332,7 +347,7 @@ TEST_F(YieldTest, WorkersYieldOnceTheLastOneHasItsBatch) {
   port_->wait_for_ended(3);
 }
 
-TEST_F(YieldTest, BytesThatComeToSomebodyWhoLacksNothingWakeNoSecondWorker) {
+TEST_F(YieldTest, FetchedBytesWakeNoSecondWorkerWhileNoBatchIsLacking) {
   for (std::uint64_t item = 0; item < kItems; ++item) source_->hold(item);
   start(1);
   source_->wait_for_readers(kRows);
@@ -350,9 +365,10 @@ TEST_F(YieldTest, ExecutorStopsWhileWorkersYield) {
   start(3);
   source_->wait_for_kept(1);
   wait_until_others_yield();
+  std::thread stops([this] { executor_.stop(); });
   source_->let_go();
-  executor_.stop();
-  EXPECT_LE(port_->ended(), 3u);
+  stops.join();
+  EXPECT_EQ(source_->kept(), 0u);
 }
 
 }  // namespace

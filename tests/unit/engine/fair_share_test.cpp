@@ -287,7 +287,8 @@ class KeptRows final : public FakeSource {
   int kept_ SPDLD_GUARDED_BY(mutex_) = 0;
 };
 
-class LongRowsTest : public ::testing::Test {
+// The parameter: how many workers may have rows ahead of need.
+class LongRowsTest : public ::testing::TestWithParam<unsigned> {
  protected:
   static constexpr int kWorkers = 3;
 
@@ -313,12 +314,14 @@ class LongRowsTest : public ::testing::Test {
     executor_.wake(port->stream);
     return port;
   }
-  // Two rows are made, and no more can be begun before others have had the third worker.
+  // Workers that may have long rows beside short ones.
+  static int most_long() { return GetParam() < kWorkers ? 1 : kWorkers - 1; }
+  // No more rows can be begun before others have had the last worker.
   void expect_one_worker_left() {
-    rows_->wait_for_kept(kWorkers - 1);
+    rows_->wait_for_kept(most_long());
     short_->sleep(false);
     short_->wait_for_rows(short_->rows() + 20 * kRows);
-    EXPECT_EQ(rows_->kept(), kWorkers - 1);
+    EXPECT_EQ(rows_->kept(), most_long());
     short_->sleep(true);
     short_->wait_for_rest();
   }
@@ -328,10 +331,10 @@ class LongRowsTest : public ::testing::Test {
   std::shared_ptr<const Plan> plan_;
   std::shared_ptr<KeptRows> rows_ = std::make_shared<KeptRows>();
   std::shared_ptr<Hungry> short_;
-  Executor executor_{ExecutorOptions{.threads = kWorkers}};
+  Executor executor_{ExecutorOptions{.threads = kWorkers, .ahead = GetParam()}};
 };
 
-TEST_F(LongRowsTest, LeaveOneWorkerToARunThatHadRowsOfLate) {
+TEST_P(LongRowsTest, LeaveOneWorkerToARunThatHadRowsOfLate) {
   short_->sleep(true);
   short_->wait_for_rest();
   const auto port = start(rows_, long_clock_);
@@ -343,7 +346,7 @@ TEST_F(LongRowsTest, LeaveOneWorkerToARunThatHadRowsOfLate) {
   }
 }
 
-TEST_F(LongRowsTest, HaveAllWorkersOnceNobodyElseHadRowsForASecond) {
+TEST_P(LongRowsTest, HaveAllWorkersOnceNobodyElseHadRowsForASecond) {
   short_->sleep(true);
   short_->wait_for_rest();
   const auto port = start(rows_, long_clock_);
@@ -351,10 +354,10 @@ TEST_F(LongRowsTest, HaveAllWorkersOnceNobodyElseHadRowsForASecond) {
   short_clock_.advance(std::chrono::seconds(1));
   long_clock_.advance(std::chrono::seconds(1));
   rows_->let_go(true);
-  rows_->wait_for_kept(kWorkers);
+  rows_->wait_for_kept(static_cast<int>(GetParam()));
 }
 
-TEST_F(LongRowsTest, AreForgottenWhenRowsAreShortAgain) {
+TEST_P(LongRowsTest, AreForgottenWhenRowsAreShortAgain) {
   short_->sleep(true);
   short_->wait_for_rest();
   const auto port = start(rows_, long_clock_);
@@ -365,9 +368,10 @@ TEST_F(LongRowsTest, AreForgottenWhenRowsAreShortAgain) {
   rows_->let_go(false);
   port->wait_for_rows(port->rows() + 32 * kRows);  // short ones
   rows_->let_go(true);
-  rows_->wait_for_kept(kWorkers);
+  rows_->wait_for_kept(static_cast<int>(GetParam()));
 }
 
+INSTANTIATE_TEST_SUITE_P(Ahead, LongRowsTest, ::testing::Values(1U, 2U, 3U));
 INSTANTIATE_TEST_SUITE_P(Workers, FairShareTest, ::testing::Values(1U, 3U));
 
 }  // namespace
