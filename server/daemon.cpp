@@ -83,13 +83,6 @@ std::uint64_t row_memory(const spec::DaemonConfig& config) {
   return 2 * bytes_of(config.executor.decode_memory);
 }
 
-// While nobody lacks a batch, a core is left to the training.
-unsigned workers_ahead(const spec::ExecutorConfig& config) {
-  const unsigned cpus = engine::available_cpus();
-  if (config.nice <= 0 || cpus == 1) return std::numeric_limits<unsigned>::max();
-  return cpus - 1;
-}
-
 spec::ConnectionBounds connection_bounds_of(const spec::LimitsConfig& limits) {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) files.rlim_cur = 1024;
@@ -205,13 +198,15 @@ struct Daemon::Parts {
         options(std::move(daemon_options)),
         lock(std::move(runtime_lock)),
         store(std::move(opened)),
-        executor({.threads = cpu_threads_of(config.executor),
-                  .most_threads = engine::available_cpus(),
-                  .cpus = config.executor.cpus.value_or(std::vector<int>()),
-                  .nice = config.executor.nice,
-                  .decode_memory_bytes = bytes_of(config.executor.decode_memory),
-                  .row_memory_bytes = row_memory(config),
-                  .ahead = workers_ahead(config.executor)}),
+        executor(
+            {.threads = cpu_threads_of(config.executor),
+             .most_threads = engine::available_cpus(),
+             .cpus = config.executor.cpus.value_or(std::vector<int>()),
+             .nice = config.executor.nice,
+             .decode_memory_bytes = bytes_of(config.executor.decode_memory),
+             .row_memory_bytes = row_memory(config),
+             .ahead = engine::workers_ahead(config.executor.nice, config.executor.cpus.has_value(),
+                                            engine::available_cpus())}),
         io({.threads = config.executor.io_threads}),
         caches({.ram_bytes = bytes_of(config.cache.ram),
                 .disk_bytes = config.cache.disk_bytes,
@@ -288,9 +283,8 @@ struct Daemon::Parts {
     }
     if (const auto drain = sessions.drain().view())
       return fmt::format(
-          "user {} has drained the daemon: it takes no new jobs until 'spdlctl "
-          "undrain'; {} attached",
-          drain->by, counted(drain->ranks, "rank is", "ranks are"));
+          "the daemon is drained: it takes no new jobs until 'spdlctl undrain'; {} attached",
+          counted(drain->ranks, "rank is", "ranks are"));
     return std::nullopt;
   }
 
@@ -323,6 +317,7 @@ struct Daemon::Parts {
   enum class Phase { kStarting, kServing, kStopping };
   std::atomic<Phase> phase{Phase::kStarting};  // told by /readyz, and guards nothing
   std::unique_ptr<observe::HttpServer> http;   // none: not configured
+  delivery::SocketFile http_socket;            // of a Unix one
   bool owns_socket_files = false;
   bool stopped = false;
   bool used = false;
@@ -353,10 +348,12 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
   parts.owns_socket_files = !listeners.activated;
   if (config.http.is_served()) {
     SPDLD_ASSIGN(UniqueFd listener, observe::listen_http(config.http));
+    parts.http_socket = delivery::socket_file_at(config.http.unix_path);
     SPDLD_ASSIGN(parts.http, observe::HttpServer::start(
                                  std::move(listener),
-                                 observe::http_pages(parts.service, config.http.jobs,
-                                                     [&parts] { return parts.not_ready(); })));
+                                 observe::http_pages(
+                                     parts.service, config.http.jobs,
+                                     [&parts] { return parts.not_ready(); }, parts.clock)));
     spdlog::info("http: /metrics, /healthz and /readyz at {}",
                  config.http.address.empty()
                      ? config.http.unix_path
@@ -449,8 +446,7 @@ bool Daemon::stop() {
   }
   if (parts.control != nullptr) parts.control->stop(kControlGrace);
   if (parts.http != nullptr) {
-    // While it listens: nobody else's socket can be there.
-    if (const std::string& path = parts.config.http.unix_path; !path.empty()) unlink(path.c_str());
+    delivery::remove_socket(parts.http_socket);
     parts.http->stop();
   }
   parts.service.watch(nullptr);

@@ -57,19 +57,22 @@ int write_to(const std::string& path, const std::string& text) {
 
 std::optional<CpuPriority> cpu_priority(pid_t thread, const PriorityFiles& files) {
   if (!std::ifstream(files.cgroups.self)) return std::nullopt;
-  if (auto weight = weight_of(files.cgroups)) return weight;
+  errno = 0;
+  const int niceness = getpriority(PRIO_PROCESS, static_cast<id_t>(thread));
+  if (niceness == -1 && errno != 0) return std::nullopt;
+  if (auto weight = weight_of(files.cgroups)) {
+    weight->niceness = niceness;
+    return weight;
+  }
   if (has_autogroups(files)) {
     std::ifstream file(files.autogroup);  // "/autogroup-71 nice 10"
     std::string name;
     std::string nice;
     int value = 0;
     if (!(file >> name >> nice >> value)) return std::nullopt;
-    return CpuPriority{.by = CpuPriority::By::kAutogroup, .value = value};
+    return CpuPriority{.by = CpuPriority::By::kAutogroup, .value = value, .niceness = niceness};
   }
-  errno = 0;
-  const int nice = getpriority(PRIO_PROCESS, static_cast<id_t>(thread));
-  if (nice == -1 && errno != 0) return std::nullopt;
-  return CpuPriority{.by = CpuPriority::By::kNiceness, .value = nice};
+  return CpuPriority{.by = CpuPriority::By::kNiceness, .value = niceness, .niceness = niceness};
 }
 
 Status nice_session(int nice, const PriorityFiles& files) {

@@ -31,6 +31,7 @@ struct CpuPriority {
   // of which that is 1024.
   int value = 0;
   std::string cgroup = {};  // whose weight it is
+  int niceness = 0;         // the thread's own, among the threads within
 };
 
 // Of a thread of this process; none: the kernel does not tell.

@@ -95,6 +95,7 @@ void fill_in(v1::Priority* message, const CpuPriority& priority) {
   message->set_by(std::string(name_of(priority.by)));
   message->set_value(priority.value);
   message->set_cgroup(utf8(priority.cgroup));
+  message->set_niceness(priority.niceness);
 }
 
 void fill_in(v1::Storage* message, const session::StorageView& view) {

@@ -128,6 +128,18 @@ std::optional<std::uint64_t> own_memory(const MemoryFiles& files) {
   return meminfo_bytes(files.smaps, "Pss:");
 }
 
+std::optional<std::uint64_t> OwnMemory::bytes() {
+  constexpr std::chrono::seconds kLeast{10};
+  constexpr int kTimesAsLong = 50;
+  MutexLock lock(mutex_);
+  const auto begun = clock_.now();
+  if (next_look_ && begun < *next_look_) return bytes_;
+  bytes_ = own_memory(files_);
+  const auto now = clock_.now();
+  next_look_ = now + std::max<std::chrono::nanoseconds>(kLeast, kTimesAsLong * (now - begun));
+  return bytes_;
+}
+
 ArenaBudget::ArenaBudget(std::uint64_t limit_bytes, MemoryFiles files, UserShare share)
     : limit_bytes_(limit_bytes),
       share_bytes_(share.bytes),

@@ -4,13 +4,16 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"
 
@@ -41,6 +44,22 @@ std::uint64_t memory_total(const MemoryFiles& files = {});
 // This process's memory, of pages that it shares its part (PSS); none: the kernel does not tell.
 // All of its pages are looked at, which takes a while.
 std::optional<std::uint64_t> own_memory(const MemoryFiles& files = {});
+
+// own_memory() as it was when it was last looked at: 10 s ago at most, or fifty times as long as
+// the look took. So a process of many pages spends little on it, however often it is asked.
+class OwnMemory {
+ public:
+  explicit OwnMemory(const Clock& clock, MemoryFiles files = {})
+      : clock_(clock), files_(std::move(files)) {}
+  std::optional<std::uint64_t> bytes() SPDLD_EXCLUDES(mutex_);
+
+ private:
+  const Clock& clock_;
+  const MemoryFiles files_;
+  Mutex mutex_;
+  std::optional<std::uint64_t> bytes_ SPDLD_GUARDED_BY(mutex_);
+  std::optional<std::chrono::nanoseconds> next_look_ SPDLD_GUARDED_BY(mutex_);
+};
 
 // "38.5 MiB"
 std::string format_bytes(std::uint64_t bytes);

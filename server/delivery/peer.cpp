@@ -128,6 +128,20 @@ Result<UniqueFd> listen_unix_unlocked(const std::string& path, int type, mode_t 
                fmt::format("another process listens at {}; end it, or use another path", path));
 }
 
+SocketFile socket_file_at(const std::string& path) {
+  struct stat found {};
+  if (path.empty() || ::lstat(path.c_str(), &found) != 0) return {};
+  return {.path = path,
+          .device = found.st_dev,
+          .inode = found.st_ino,
+          .ctime_ns = found.st_ctim.tv_sec * std::int64_t{1'000'000'000} + found.st_ctim.tv_nsec};
+}
+
+void remove_socket(const SocketFile& file) {
+  const SocketFile now = socket_file_at(file.path);
+  if (!now.path.empty() && now == file) ::unlink(file.path.c_str());
+}
+
 Result<UniqueFd> accept_connection(int listener) {
   for (;;) {
     UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));

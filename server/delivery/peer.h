@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -36,6 +37,19 @@ Result<UniqueFd> listen_unix(const RuntimeLock& lock, const std::string& path, i
 
 // The same for a path that no lock is about. kAlreadyExists: somebody listens there.
 Result<UniqueFd> listen_unix_unlocked(const std::string& path, int type, mode_t mode);
+
+// The file that a socket's path names. An empty path: none.
+struct SocketFile {
+  std::string path = {};
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::int64_t ctime_ns = 0;  // an inode's number is soon given to another file
+
+  friend bool operator==(const SocketFile&, const SocketFile&) = default;
+};
+SocketFile socket_file_at(const std::string& path);
+// Does nothing where another file, or none, has that path by now.
+void remove_socket(const SocketFile& file);
 
 // Of a listener of any kind: non-blocking and close-on-exec. kUnavailable: nobody is waiting any
 // more.

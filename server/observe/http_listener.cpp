@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <string>
@@ -14,7 +16,7 @@
 namespace spdld::observe {
 namespace {
 
-// Whoever comes is shown what is theirs: who they are is asked at accept.
+// Everybody may connect: each user is shown what is that user's.
 constexpr mode_t kSocketMode = 0666;
 
 union Address {
@@ -46,16 +48,29 @@ Status refused(const spec::HttpConfig& config, int why) {
   }
 }
 
-Result<UniqueFd> bind_tcp(const spec::HttpConfig& config, std::uint16_t port) {
+Status check_unix(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  const std::string directory = slash == 0 ? "/" : path.substr(0, slash);
+  if (::access(directory.c_str(), W_OK | X_OK) != 0)
+    return errno_status(errno, "http.listen: a socket in " + directory +
+                                   " (make the directory, or use another path)");
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) == 0 && !S_ISSOCK(found.st_mode))
+    return {Code::kAlreadyExists,
+            "http.listen: " + path + " is there and is no socket; move it away"};
+  return {};
+}
+
+Result<UniqueFd> bind_tcp(const spec::HttpConfig& config) {
   Address address{};
   socklen_t bytes = sizeof address.v4;
   if (::inet_pton(AF_INET, config.address.c_str(), &address.v4.sin_addr) == 1) {
     address.v4.sin_family = AF_INET;
-    address.v4.sin_port = htons(port);
+    address.v4.sin_port = htons(config.port);
   } else {
     bytes = sizeof address.v6;
     address.v6.sin6_family = AF_INET6;
-    address.v6.sin6_port = htons(port);
+    address.v6.sin6_port = htons(config.port);
     if (::inet_pton(AF_INET6, config.address.c_str(), &address.v6.sin6_addr) != 1)
       return tl::unexpected(refused(config, EINVAL));
   }
@@ -76,15 +91,16 @@ Result<UniqueFd> listen_http(const spec::HttpConfig& config) {
     if (!fd) return error(fd.error().code(), "http.listen: " + fd.error().message());
     return fd;
   }
-  SPDLD_ASSIGN(UniqueFd fd, bind_tcp(config, config.port));
+  SPDLD_ASSIGN(UniqueFd fd, bind_tcp(config));
   if (::listen(fd.get(), SOMAXCONN) != 0) return tl::unexpected(refused(config, errno));
   return fd;
 }
 
 Status check_http(const spec::HttpConfig& config) {
+  if (!config.unix_path.empty()) return check_unix(config.unix_path);
   if (config.address.empty()) return {};
-  const auto fd = bind_tcp(config, 0);
-  return fd ? Status() : fd.error();
+  const auto fd = bind_tcp(config);
+  return fd || fd.error().code() == Code::kAlreadyExists ? Status() : fd.error();
 }
 
 }  // namespace spdld::observe

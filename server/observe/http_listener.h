@@ -7,11 +7,11 @@
 
 namespace spdld::observe {
 
-// A non-blocking listener where `config` says, which says somewhere. An error says what is in the
-// way, and the way out.
+// A non-blocking listener at the address or path of `config`, which has one. An error names what is
+// in the way, and the way out.
 Result<UniqueFd> listen_http(const spec::HttpConfig& config);
 
-// Whether there could be one, but for who else listens there now.
+// The error that listen_http() would have, but for another process that listens there now.
 Status check_http(const spec::HttpConfig& config);
 
 }  // namespace spdld::observe

@@ -44,7 +44,7 @@ int descriptor_of(MHD_Connection* connection) {
   return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 }
 
-// Who a connection counts for: an address, or a user.
+// The user or address that a connection counts for.
 std::string owner_of(const sockaddr_storage& address, const std::optional<Peer>& peer) {
   if (peer) return "uid " + std::to_string(peer->uid);
   const auto* bytes = reinterpret_cast<const char*>(&address);

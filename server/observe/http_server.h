@@ -25,8 +25,7 @@ inline HttpPage http_page(std::string text, unsigned status = 200) {
   return {.status = status, .text = std::make_shared<const std::string>(std::move(text))};
 }
 
-// By path: what it is for whom. A peer over TCP is nobody in particular. The server's thread calls
-// them.
+// By path: makes the page for a peer, which over TCP is not known. The server's thread calls them.
 using HttpPages = std::map<std::string, std::function<HttpPage(const std::optional<Peer>& peer)>>;
 
 struct HttpOptions {
@@ -37,10 +36,9 @@ struct HttpOptions {
 
 // Answers GET and HEAD for some pages. One thread, "spdld-http", accepts, reads and answers; it
 // waits for no peer. A connection has one answer and is closed. What peers can take is bounded: by
-// the options, and by a page's text for each connection. Where all connections are taken, a
-// newcomer gets the place of one of those who have most: a user, or an address. Of theirs the one
-// goes that has come, or was answered, first. So a peer that hangs or floods costs others
-// nothing.
+// the options, and by a page's text for each connection. Where all connections are taken, a new
+// one takes the place of the oldest of the user or address that has most. So a peer that hangs or
+// floods costs others nothing.
 //
 // States: serving, then stopped for good. start, stop and the destructor are for one thread.
 class HttpServer {

@@ -24,7 +24,7 @@ struct Observed {
 };
 
 Observed observed_by(const job::Caller& caller, session::Service& service);
-// Nothing of single jobs, pipelines and devices: for callers whom nobody knows.
+// Nothing of single jobs, pipelines and devices: for callers of unknown users.
 Observed totals_of(const job::Caller& caller, session::Service& service);
 
 // In Prometheus' text format.

@@ -132,7 +132,8 @@ SessionService::SessionService(Sessions& sessions, Facts facts)
       pipelines_(sessions.deps().pipelines),
       facts_(std::move(facts)),
       daemon_values_(facts_.values, sessions.deps().store),
-      started_(sessions.deps().clock.now()) {}
+      started_(sessions.deps().clock.now()),
+      own_memory_(sessions.deps().clock) {}
 
 void SessionService::configure(const std::map<std::string, std::string>& values) {
   const DaemonValues::Configured told = daemon_values_.configure(values);
@@ -674,7 +675,7 @@ Result<std::optional<DrainView>> SessionService::undrain(const job::Caller& call
 DaemonView SessionService::daemon(const job::Caller& caller) {
   DaemonView view = daemon_facts(caller);
   view.priority = sessions_.deps().executor.priority();
-  view.pss_bytes = delivery::own_memory();
+  view.pss_bytes = own_memory_.bytes();
   view.cpu_pressure = cpu_pressure();
   return view;
 }

@@ -137,6 +137,7 @@ class SessionService final : public Service {
   std::atomic<const delivery::DataServer*> data_ = nullptr;
   DaemonValues daemon_values_;
   const std::chrono::nanoseconds started_;
+  delivery::OwnMemory own_memory_;
   Mutex mutex_;
   std::vector<std::string> warnings_ SPDLD_GUARDED_BY(mutex_);
 };

@@ -21,6 +21,7 @@ import argparse
 import contextlib
 import json
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -135,6 +136,8 @@ def main() -> None:
         print("this kernel has no autogroups")
         return measure(arguments)
     before = AUTOGROUPS.read_text()
+    # So that SIGTERM undoes it, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         for word, value in (("on", "1"), ("off", "0")):
             if value != before.strip():

@@ -14,6 +14,7 @@ from typing import Any
 import daemon as daemon_module
 import pytest
 import spdld
+from integration import test_giving_way as giving_way
 
 Daemon = daemon_module.Daemon
 ROOT = "vars: {root: /not/there, size: 16}\n"
@@ -245,6 +246,16 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     parent = tempfile.mkdtemp(prefix="spdld-brought-")
     yield f"{parent}/run"
     shutil.rmtree(parent)
+
+
+@pytest.mark.skipif(not giving_way.has_autogroups, reason="this kernel has no autogroups")
+def test_a_launched_daemon_gives_way_though_a_shell_has_begun_its_session(
+    launched: str, file: pathlib.Path, images: pathlib.Path
+) -> None:
+    with spdld.Loader(file, vars={"root": images}, address=launched, launch=True) as loader:
+        next(iter(loader))
+        pid = pathlib.Path(launched, "lock").read_text().split()[1]
+        assert pathlib.Path(f"/proc/{pid}/autogroup").read_text().endswith(" nice 10\n")
 
 
 def test_a_cell_that_runs_again_with_an_edited_file_reads_the_edited_one(

@@ -36,7 +36,7 @@ def test_workers_and_their_session_have_the_niceness_that_is_configured(
     priority = daemon.ctl_json("status")["priority"]
     if priority["by"] != "cpu_weight":
         by = "autogroup" if has_autogroups else "niceness"
-        assert priority == {"by": by, "value": nice, "cgroup": ""}
+        assert priority == {"by": by, "value": nice, "cgroup": "", "niceness": nice}
 
 
 def test_status_tells_what_the_daemon_takes(make_daemon: Callable[..., Any]) -> None:

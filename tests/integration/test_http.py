@@ -126,7 +126,7 @@ def test_readiness_follows_the_start_and_drains(
     assert ask(at, ready) == (200, "ready\n")
     daemon.ctl("drain")
     status, text = ask(at, ready)
-    assert status == 503 and "has drained the daemon" in text
+    assert status == 503 and "the daemon is drained" in text
     assert ask(at, healthy)[0] == 200
     daemon.ctl("undrain")
     assert ask(at, ready)[0] == 200

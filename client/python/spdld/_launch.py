@@ -288,7 +288,9 @@ def _spawn_detached(command: list[str], log: Path) -> tuple[int, int]:
     """
     alive_read, alive_write = os.pipe()
     try:
-        script = f'"$@" & echo $! >/dev/fd/{alive_write}'
+        # In a session of its own, where there are autogroups, its niceness counts.
+        lead = 'if command -v setsid >/dev/null; then set -- setsid "$@"; fi'
+        script = f'{lead}; "$@" & echo $! >/dev/fd/{alive_write}'
         spawn(["/bin/sh", "-c", script, "sh", *command], log, [alive_write]).wait()
     except BaseException:
         os.close(alive_read)

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/clocks.h"
 #include "tests/support/scratch_dir.h"
 #include "tests/support/sizes.h"
 
@@ -176,6 +177,19 @@ TEST(ArenaBudget, BoundsEachUserButThoseThatAreNot) {
   EXPECT_TRUE(budget.reserve(3 * kMiB, 0, "the admin's"));
   *first = ArenaBudget::Reservation();
   EXPECT_EQ(budget.used_bytes(1001), 0u);
+}
+
+TEST(OwnMemory, IsLookedAtOnceInTenSeconds) {
+  const test::ScratchDir dir;
+  testing::HandClock clock;
+  OwnMemory memory(clock, files_in(dir));
+  dir.write("smaps_rollup", "Pss: 2048 kB\n");
+  EXPECT_EQ(memory.bytes(), 2 * kMiB);
+  dir.write("smaps_rollup", "Pss: 1024 kB\n");
+  clock.advance(std::chrono::milliseconds(9999));
+  EXPECT_EQ(memory.bytes(), 2 * kMiB);
+  clock.advance(std::chrono::milliseconds(1));
+  EXPECT_EQ(memory.bytes(), kMiB);
 }
 
 TEST(ArenaBudget, PromisesNoPartOfShmTwice) {

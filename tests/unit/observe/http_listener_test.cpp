@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "delivery/peer.h"
 #include "tests/unit/observe/http_client.h"
 
 namespace spdld::observe {
@@ -61,11 +62,28 @@ TEST(HttpListener, LeavesAloneWhatIsNoSocket) {
   const control::TempDir dir;
   const spec::HttpConfig config{.unix_path = dir.write("file", "precious")};
   EXPECT_THAT(listen_http(config).error().message(), HasSubstr("is no socket"));
+  EXPECT_THAT(check_http(config).message(), HasSubstr("is no socket"));
 }
 
 TEST(HttpListener, SaysWhichDirectoryIsNotThere) {
   const spec::HttpConfig config{.unix_path = "/no/such/http.sock"};
   EXPECT_THAT(listen_http(config).error().message(), HasSubstr("/no/such/http.sock"));
+  EXPECT_THAT(check_http(config).message(), HasSubstr("/no/such"));
+}
+
+TEST(HttpListener, ItsFileIsRemovedOnlyWhileItIsTheSame) {
+  const control::TempDir dir;
+  const spec::HttpConfig config{.unix_path = dir.socket()};
+  const auto first = listen_http(config);
+  ASSERT_TRUE(first);
+  const delivery::SocketFile file = delivery::socket_file_at(config.unix_path);
+  ASSERT_EQ(std::rename(dir.socket().c_str(), (dir.socket() + ".gone").c_str()), 0);
+  const auto second = listen_http(config);
+  ASSERT_TRUE(second);
+  delivery::remove_socket(file);
+  { const HttpClient client(dir.socket()); }
+  delivery::remove_socket(delivery::socket_file_at(config.unix_path));
+  EXPECT_TRUE(delivery::socket_file_at(config.unix_path).path.empty());
 }
 
 }  // namespace

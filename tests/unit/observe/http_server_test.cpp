@@ -120,11 +120,12 @@ TEST_F(HttpServerTest, ClosesWhatIsNoHttp) {
       "GET /who HTTP/9.9\r\n\r\n",
       "GET /who HTTP/1.1\r\nno colon\r\n\r\n",
       "GET /who HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-      "GET /who HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
       std::string(7000, '\xff') + "\r\n\r\n"};
   for (const std::string& bytes : garbage) {
     const std::string answer = HttpClient(port_).ask(bytes);
-    EXPECT_THAT(answer.substr(0, 10), AnyOf(IsEmpty(), StartsWith("HTTP/1."))) << bytes;
+    EXPECT_THAT(answer.substr(0, 10),
+                AnyOf(IsEmpty(), StartsWith("HTTP/1.1 4"), StartsWith("HTTP/1.1 5")))
+        << bytes;
   }
   expect_still_serves();
 }
