@@ -28,7 +28,7 @@
 namespace spdld::wire {
 
 inline constexpr std::uint32_t kWireMagic = 0x4c445053;  // "SPDL"
-inline constexpr std::uint32_t kProtocol = 3;
+inline constexpr std::uint32_t kProtocol = 4;
 inline constexpr std::uint32_t kMaxFrameBytes = 32768;
 inline constexpr std::uint32_t kMaxBlobBytes = 16u << 20;
 inline constexpr std::uint32_t kMaxYamlBytes = 1u << 20;  // of a pipeline, that a consumer sends
@@ -364,8 +364,13 @@ struct UrisPart {
 };
 static_assert(sizeof(UrisPart) == 8);
 
-// How long the consumer's loop has waited since its loader was opened: for batches, and for a core.
-// Told about once a second, while it asks for batches.
+// Waits are told by their length: so many of at most the first bound, so many of at most the second
+// and more than the first, and at last those that were longer than all.
+inline constexpr std::uint64_t kWaitBoundsMs[] = {1, 10, 100, 1'000, 10'000};
+inline constexpr std::uint32_t kWaitLengths = sizeof kWaitBoundsMs / sizeof kWaitBoundsMs[0] + 1;
+
+// How the consumer's loop has fared since its loader was opened. Told about once a second, while it
+// asks for batches. Where threads ask ahead of the loop (`map=`), they are meant.
 struct WaitedFrame {
   FrameHeader header;
   std::uint64_t waited_ms;  // for batches, the wait that is going on included
@@ -373,8 +378,12 @@ struct WaitedFrame {
   // The thread that asks was ready to run so long, and had no core; kNotKnown: the kernel does not
   // tell.
   std::uint64_t core_waited_ms;
+  std::uint64_t steps;       // batches that it was given
+  std::uint64_t between_ms;  // from a batch that it was given until it asked for the next
+  std::uint64_t map_ms;      // for which functions of `map=` ran, in all threads together
+  std::uint64_t waits_by_length[kWaitLengths];  // of those that are over
 };
-static_assert(sizeof(WaitedFrame) == 32);
+static_assert(sizeof(WaitedFrame) == 104);
 inline constexpr std::uint64_t kNotKnown = ~std::uint64_t{0};
 
 // At which step a job changes to what is applied.

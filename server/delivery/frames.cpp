@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -279,6 +280,26 @@ Result<Request> parse_hello(std::span<const std::byte> bytes) {
   return accepted(std::move(hello));
 }
 
+Result<Request> parse_waited(std::span<const std::byte> bytes) {
+  SPDLD_ASSIGN(const auto frame, fixed_part<wire::WaitedFrame>(bytes, "Waited"));
+  // No run takes so long, or so many steps.
+  static constexpr std::uint64_t kMostMs = 1000ull << 31;
+  static constexpr std::uint64_t kMostCounted = 1ull << 48;
+  const auto time = [](std::uint64_t ms) {
+    return std::chrono::milliseconds(std::min(ms, kMostMs));
+  };
+  const auto count = [](std::uint64_t of) { return std::min(of, kMostCounted); };
+  WaitedNotice notice{.waited = time(frame.waited_ms),
+                      .waits = count(frame.waits),
+                      .steps = count(frame.steps),
+                      .between = time(frame.between_ms),
+                      .mapped = time(frame.map_ms)};
+  if (frame.core_waited_ms != wire::kNotKnown) notice.core_waited = time(frame.core_waited_ms);
+  std::transform(std::begin(frame.waits_by_length), std::end(frame.waits_by_length),
+                 notice.waits_by_length.begin(), count);
+  return accepted(notice);
+}
+
 void append(Frame& frame, const void* data, std::size_t bytes) {
   const auto* at = static_cast<const std::byte*>(data);
   frame.insert(frame.end(), at, at + bytes);
@@ -330,16 +351,7 @@ Result<Request> parse_request(std::span<const std::byte> bytes) {
       return accepted(HandedNotice{frame.turn});
     }
     case FrameType::kQuery: return parse_query(bytes);
-    case FrameType::kWaited: {
-      SPDLD_ASSIGN(const auto frame, fixed_part<wire::WaitedFrame>(bytes, "Waited"));
-      static constexpr std::uint64_t kMost = 1000ull << 31;  // no run takes so long
-      const auto time = [](std::uint64_t ms) {
-        return std::chrono::milliseconds(std::min(ms, kMost));
-      };
-      WaitedNotice notice{.waited = time(frame.waited_ms), .waits = frame.waits};
-      if (frame.core_waited_ms != wire::kNotKnown) notice.core_waited = time(frame.core_waited_ms);
-      return accepted(notice);
-    }
+    case FrameType::kWaited: return parse_waited(bytes);
     case FrameType::kApply: return parse_apply(bytes);
     case FrameType::kDetach: return accepted(DetachRequest{});
     default:

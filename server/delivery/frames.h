@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -104,11 +105,18 @@ struct QueryRequest {
   std::string order_digest = {};
 };
 
-// What a consumer says of itself: how long it has waited for batches.
+// What a consumer says of its loop, since its loader was opened (wire::WaitedFrame). No time and no
+// count is so large that the sums of all consumers could overflow.
 struct WaitedNotice {
   std::chrono::milliseconds waited{0};
   std::uint64_t waits = 0;
   std::optional<std::chrono::milliseconds> core_waited = std::nullopt;  // none: not known
+  std::uint64_t steps = 0;
+  std::chrono::milliseconds between{0};
+  std::chrono::milliseconds mapped{0};
+  std::array<std::uint64_t, wire::kWaitLengths> waits_by_length = {};
+
+  friend bool operator==(const WaitedNotice&, const WaitedNotice&) = default;
 };
 
 // What a consumer wants its own job to go on with.

@@ -91,7 +91,11 @@ SessionView view_of(const Session& session) {
           .arena_bytes = consumer.arena_bytes,
           .gpu = consumer.gpu,
           .waited_s = seconds(consumer.waiting.waited),
-          .waits = consumer.waiting.waits};
+          .waits = consumer.waiting.waits,
+          .steps = consumer.waiting.steps,
+          .between_s = seconds(consumer.waiting.between),
+          .map_s = seconds(consumer.waiting.mapped),
+          .waits_by_length = consumer.waiting.waits_by_length};
 }
 
 }  // namespace

@@ -29,11 +29,12 @@ void SessionRates::add(std::chrono::nanoseconds now, const Consumer& consumer) {
   counts[kWaits] = view.waiting.waits;
   counts[kWaitedNs] = ns(view.waiting.waited);
   // A client that has come back tells sums since its loader was opened.
-  const bool has_told = view.waiting.waits > 0 || view.waiting.waited.count() > 0 ||
-                        view.waiting.core_waited.has_value();
+  const bool has_told = view.waiting != delivery::WaitedNotice();
   if (has_told != std::exchange(has_told_, has_told)) counts_.clear();
   knows_core_waited_ = view.waiting.core_waited.has_value();
   counts[kCoreWaitedNs] = ns(view.waiting.core_waited.value_or(std::chrono::milliseconds(0)));
+  counts[kBetweenNs] = ns(view.waiting.between);
+  counts[kMappedNs] = ns(view.waiting.mapped);
   counts[kAttachedNs] = ns(lacked.attached);
   for (std::size_t why = 0; why < stream::kShortages; ++why)
     counts[kLackedNs + why] = ns(lacked.time[why]);
@@ -49,6 +50,8 @@ std::optional<SessionView::Lately> SessionRates::lately() const {
                              .waited_share = std::min(of[kWaitedNs] * 1e-9, 1.0)};
   if (of[kBatches] > 0) lately.ready_share = 1 - std::min(of[kWaits] / of[kBatches], 1.0);
   if (knows_core_waited_) lately.core_waited_share = std::min(of[kCoreWaitedNs] * 1e-9, 1.0);
+  lately.between_share = std::min(of[kBetweenNs] * 1e-9, 1.0);
+  lately.map_share = of[kMappedNs] * 1e-9;
   lately.shortages.attached_s = of[kAttachedNs] * 1e-9;
   for (std::size_t why = 0; why < stream::kShortages; ++why)
     lately.shortages.lacked_s[why] = of[kLackedNs + why] * 1e-9;

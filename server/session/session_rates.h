@@ -21,11 +21,21 @@ class SessionRates {
   std::optional<SessionView::Lately> lately() const;
 
  private:
-  enum Counter { kRows, kBatches, kWaits, kWaitedNs, kCoreWaitedNs, kAttachedNs, kLackedNs };
+  enum Counter {
+    kRows,
+    kBatches,
+    kWaits,
+    kWaitedNs,
+    kCoreWaitedNs,
+    kBetweenNs,
+    kMappedNs,
+    kAttachedNs,
+    kLackedNs
+  };
   static constexpr std::size_t kCounters = kLackedNs + stream::kShortages;
 
   RateWindow<kCounters> counts_;
-  bool has_told_ = false;  // its client, of its waits
+  bool has_told_ = false;  // its client, of its loop
   bool knows_core_waited_ = false;
 };
 

@@ -24,6 +24,7 @@
 #include "op/jpeg_images.h"
 #include "op/tensor_spec.h"
 #include "pipeline/preview_view.h"
+#include "spdld/wire.h"
 #include "stream/shortage.h"
 
 // The requests to the session layer and its answers: plain values, which control/ turns into
@@ -229,6 +230,9 @@ struct SessionView {
     // Of its time, the thread that asks for batches was ready to run and had no core; none: not
     // known. As its client says.
     std::optional<double> core_waited_share = std::nullopt;
+    double between_share = 0;  // of its time its loop had a batch and asked for none; likewise
+    // For which functions of `map=` ran, in all their threads together; likewise.
+    double map_share = 0;
     ShortagesView shortages = {};
   };
 
@@ -258,8 +262,13 @@ struct SessionView {
   std::uint64_t rows = 0;
   std::uint64_t arena_bytes = 0;
   std::string gpu = {};  // UUID; empty: its batches lie in main memory
-  double waited_s = 0;   // for batches, since its loader was opened; as its client says, like waits
+  // Since its loader was opened, as its client says: wire::WaitedFrame.
+  double waited_s = 0;
   std::uint64_t waits = 0;
+  std::uint64_t steps = 0;
+  double between_s = 0;
+  double map_s = 0;
+  std::array<std::uint64_t, wire::kWaitLengths> waits_by_length = {};
 };
 
 struct FailureView {

@@ -314,7 +314,7 @@ def test_a_client_of_another_build_is_refused_by_name(
 ) -> None:
     text = answer_to(running, speaks)
     assert re.fullmatch(
-        rf"test client 9\.9 speaks {shown}, and the daemon spdld [0-9.]+ speaks data protocol 3: "
+        rf"test client 9\.9 speaks {shown}, and the daemon spdld [0-9.]+ speaks data protocol 4: "
         "install the same build of spdld for both",
         text,
     ), text

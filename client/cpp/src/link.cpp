@@ -363,13 +363,8 @@ std::string Link::uris(std::span<const std::int64_t> items, const std::string& o
   return blob(wire::BlobKind::kUris, ask(wire::QueryKind::kUris, more, waiting), waiting);
 }
 
-void Link::tell_waited(std::chrono::milliseconds waited, std::uint64_t waits,
-                       std::uint64_t core_waited_ms) {
-  wire::WaitedFrame frame{};
+void Link::tell_waited(wire::WaitedFrame frame) {
   frame.header = {FrameType::kWaited, sizeof frame};
-  frame.waited_ms = static_cast<std::uint64_t>(waited.count());
-  frame.waits = waits;
-  frame.core_waited_ms = core_waited_ms;
   bool full = false;
   (void)channel_->send(&frame, sizeof frame, full);  // the next one says it, or the link is lost
 }

@@ -97,9 +97,8 @@ class Link {
   // Of at most wire::kMaxUris items; NUL after each. Throws PipelineError if the daemon refuses.
   std::string uris(std::span<const std::int64_t> items, const std::string& order_digest,
                    Waiting& waiting);
-  // Tells how long the caller has waited, if the daemon can be told at once.
-  void tell_waited(std::chrono::milliseconds waited, std::uint64_t waits,
-                   std::uint64_t core_waited_ms);
+  // Tells how the caller's loop fares, if the daemon can be told at once.
+  void tell_waited(wire::WaitedFrame frame);
   Applied apply(const ApplyWish& wish, Waiting& waiting);
   // No more batches, please. The connection ends with the last lease.
   void detach();

@@ -84,6 +84,7 @@ class Loader::Impl {
 
   // For what only reads.
   const client::Stream& stream() const { return stream_; }
+  void mapped(std::chrono::nanoseconds took) { stream_.mapped(took); }
   // For what needs the daemon, or moves.
   client::Stream& usable();
 
@@ -166,6 +167,7 @@ Loader::~Loader() = default;
 std::optional<Batch> Loader::next() { return impl_->usable().next(); }
 std::optional<Batch> Loader::next_ahead(bool& asks) { return impl_->usable().next(&asks); }
 void Loader::handed(std::uint64_t turn) { impl_->usable().handed(turn); }
+void Loader::mapped(std::chrono::nanoseconds took) { impl_->mapped(took); }
 bool Loader::ended() const { return impl_->stream().finished(); }
 void Loader::set_epoch(std::uint64_t epoch) { impl_->set_epoch(epoch); }
 std::uint64_t Loader::epoch() const { return impl_->stream().state().epoch; }

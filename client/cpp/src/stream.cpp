@@ -24,6 +24,10 @@ constexpr milliseconds kLookAgain{1};
 // A job that changes its order more often than this forgets its oldest.
 constexpr std::size_t kMaxOrders = 256;
 
+std::uint64_t in_ms(std::chrono::nanoseconds time) {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<milliseconds>(time).count());
+}
+
 bool at_epoch_start(const Cursor& cursor) { return cursor.position == 0 && cursor.step == 0; }
 
 std::string another_order(const std::string& pipeline, const std::string& cursor,
@@ -230,25 +234,39 @@ void Stream::check_credits(Waiting& waiting) {
                         "); let go of one, copy what you keep, or raise prefetch"));
 }
 
-void Stream::tell_waited(milliseconds waiting) {
-  const auto now = std::chrono::steady_clock::now();
+void Stream::mapped(std::chrono::nanoseconds took) {
+  mapped_ns_.fetch_add(std::max<std::int64_t>(took.count(), 0), std::memory_order_relaxed);
+}
+
+void Stream::tell_waited(SteadyTime now) {
   if (!link_ || now - told_waited_ < kTellWaited) return;
   told_waited_ = now;
-  link_->tell_waited(std::chrono::duration_cast<milliseconds>(stats_.waited) + waiting,
-                     stats_.waits, core_waits_.ms());
+  wire::WaitedFrame frame{};
+  frame.waited_ms = in_ms(times_.waited(now));
+  frame.waits = times_.waits();
+  frame.core_waited_ms = core_waits_.ms();
+  frame.steps = stats_.batches;
+  frame.between_ms = in_ms(times_.between());
+  frame.map_ms = in_ms(std::chrono::nanoseconds(mapped_ns_.load(std::memory_order_relaxed)));
+  std::copy(times_.by_length().begin(), times_.by_length().end(), frame.waits_by_length);
+  link_->tell_waited(frame);
 }
 
 std::optional<Batch> Stream::next(bool* asks) {
   if (asks != nullptr) *asks = false;
   if (finished_) return std::nullopt;
+  times_.asks(std::chrono::steady_clock::now());
+  const auto given = [&](std::optional<Batch> batch) {
+    const auto now = std::chrono::steady_clock::now();
+    times_.is_answered(now, batch.has_value());
+    tell_waited(now);
+    return batch;
+  };
   if (link_) {
     try {
       bool ready = false;
       auto batch = try_next(nullptr, ready, asks);
-      if (ready) {
-        tell_waited(milliseconds(0));
-        return batch;
-      }
+      if (ready) return given(std::move(batch));
     } catch (const LinkLost& lost) {
       lose_link(lost.why);
     } catch (const Error& failed) {
@@ -256,23 +274,24 @@ std::optional<Batch> Stream::next(bool* asks) {
       throw;
     }
   }
-  ++stats_.waits;
+  times_.waits_now();
   Waiting waiting(options_, whereabouts());
   Outage outage(lost_why_);
-  return connected(waiting, outage, [&](Link& link) {
-    for (;;) {
-      bool ready = false;
-      auto batch = try_next(&waiting, ready, asks);
-      if (ready) {
-        stats_.waited += waiting.waited();
-        tell_waited(milliseconds(0));
-        return batch;
+  try {
+    return connected(waiting, outage, [&](Link& link) {
+      for (;;) {
+        bool ready = false;
+        auto batch = try_next(&waiting, ready, asks);
+        if (ready) return given(std::move(batch));
+        check_credits(waiting);
+        tell_waited(std::chrono::steady_clock::now());
+        link.wait(waiting, arrivals_.awaits_streams() ? kLookAgain : milliseconds::max());
       }
-      check_credits(waiting);
-      tell_waited(waiting.waited());
-      link.wait(waiting, arrivals_.awaits_streams() ? kLookAgain : milliseconds::max());
-    }
-  });
+    });
+  } catch (...) {
+    times_.is_answered(std::chrono::steady_clock::now(), false);
+    throw;
+  }
 }
 
 const Attached& Stream::attached() {
@@ -433,6 +452,10 @@ Applied Stream::apply(const ApplyWish& wish) {
 
 LoaderStats Stream::stats() const {
   LoaderStats stats = stats_;
+  stats.waits = times_.waits();
+  stats.waited = times_.waited();
+  stats.between = times_.between();
+  stats.mapped = std::chrono::nanoseconds(mapped_ns_.load(std::memory_order_relaxed));
   stats.held = link_ ? link_->channel()->held() : 0;
   stats.credits = attached_ ? attached_->facts.credits : 0;
   stats.delivery = by_ipc_ ? "cuda ipc" : device_ ? "pinned" : "host";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "launch_env.h"
 #include "link.h"
 #include "loader_device.h"
+#include "loop_times.h"
 #include "process_facts.h"
 #include "spdld/loader.h"
 #include "waiting.h"
@@ -33,6 +35,8 @@ class Stream {
   // handed out, it is told so; with `asks` that is left to the caller, by handed().
   std::optional<Batch> next(bool* asks = nullptr);
   void handed(std::uint64_t turn);
+  // On any thread.
+  void mapped(std::chrono::nanoseconds took);
   void go_to(const Cursor& cursor);
   void skip(std::uint64_t steps);
   // Without a word of where the ledger has it while that is unknown().
@@ -70,8 +74,7 @@ class Stream {
   void remember_facts();
   bool knows(const std::string& order_digest) const;
   void check_credits(Waiting& waiting);
-  // `waiting`: of a wait that goes on.
-  void tell_waited(std::chrono::milliseconds waiting);
+  void tell_waited(SteadyTime now);
   void apply_reset(const wire::ResetFrame& reset);
   std::string whereabouts() const;
 
@@ -95,8 +98,11 @@ class Stream {
   bool seeking_ = false;             // sent, and not yet answered by a Reset
   bool by_ipc_ = false;              // how batches come to the device: as the last one did
   LoaderStats stats_;
+  LoopTimes times_;           // of whoever calls next()
   SteadyTime told_waited_{};  // when the daemon was told last
   CoreWaits core_waits_;      // of the threads that call next()
+  // Atomic: the threads that run the caller's functions add to it. A sum that orders nothing.
+  std::atomic<std::int64_t> mapped_ns_{0};
 };
 
 }  // namespace spdld::client

@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import functools
 import inspect
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -167,7 +168,11 @@ class Feed:
                 return END
             batch, key = pulled
             del pulled
-            return fn(batch, rng=_generator(*key)) if draws else fn(batch)
+            began = time.perf_counter_ns()
+            try:
+                return fn(batch, rng=_generator(*key)) if draws else fn(batch)
+            finally:
+                core.mapped(time.perf_counter_ns() - began)
 
         self._map = OrderedMap(pull, apply, self._threads)
         self._check.watch(self._map)

@@ -392,11 +392,14 @@ class Loader:
     def stats(self) -> dict[str, Any]:
         """What was counted: here since the loader was made, and by the daemon under "server".
 
-        batches · waits (next() found none ready) · waited_s · reconnects · held (leases that this
-        process holds now) · credits (the most it may hold) · delivery (of the last batch: "host",
-        "pinned": copied to the device from pinned slots, "cuda ipc": brought there by the daemon) ·
-        staged, staged_why (with ``device``: how many batches this process's CPU copied to pinned
-        memory, as the driver could not register the daemon's, and why not). Attaches.
+        batches · waits (next() found none ready) · waited_s · between_s (from a batch until the
+        next one was asked for: the loop's own work) · map_s (for which ``map`` ran, in all its
+        threads together) · reconnects · held (leases that this process holds now) · credits (the
+        most it may hold) · delivery (of the last batch: "host", "pinned": copied to the device from
+        pinned slots, "cuda ipc": brought there by the daemon) · staged, staged_why (with
+        ``device``: how many batches this process's CPU copied to pinned memory, as the driver could
+        not register the daemon's, and why not). With ``map``, its threads ask, ahead of the loop:
+        batches, waits, waited_s and between_s are theirs. Attaches.
         """
         return {**self._core.stats(), "server": json.loads(self._core.server_stats() or "{}")}
 

@@ -74,6 +74,8 @@ class PyLoader {
   auto changing(F&& call) {
     return with_turn(Turn::For::kChanging, std::forward<F>(call));
   }
+  // Whose turn it is does not matter to it.
+  void mapped(std::chrono::nanoseconds took) { loader_.mapped(took); }
 
  private:
   template <typename F>
@@ -219,6 +221,8 @@ void bind_loader(nb::module_& module) {
            [](PyLoader& self, std::uint64_t turn) {
              self.changing([=](Loader& loader) { loader.handed(turn); });
            })
+      .def("mapped", [](PyLoader& self,
+                        std::int64_t took_ns) { self.mapped(std::chrono::nanoseconds(took_ns)); })
       .def("set_epoch",
            [](PyLoader& self, std::uint64_t epoch) {
              self.changing([=](Loader& loader) { loader.set_epoch(epoch); });
@@ -303,6 +307,8 @@ void bind_loader(nb::module_& module) {
              result["batches"] = stats.batches;
              result["waits"] = stats.waits;
              result["waited_s"] = std::chrono::duration<double>(stats.waited).count();
+             result["between_s"] = std::chrono::duration<double>(stats.between).count();
+             result["map_s"] = std::chrono::duration<double>(stats.mapped).count();
              result["reconnects"] = stats.reconnects;
              result["held"] = stats.held;
              result["credits"] = stats.credits;

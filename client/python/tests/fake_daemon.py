@@ -18,7 +18,7 @@ import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -48,7 +48,7 @@ FRAMES = {
     "ResetFrame": struct.Struct("<2I 4Q I 2i I"),
     "QueryFrame": struct.Struct("<2I 2I"),
     "UrisPart": struct.Struct("<2I"),
-    "WaitedFrame": struct.Struct("<2I 3Q"),
+    "WaitedFrame": struct.Struct("<2I 12Q"),
     "NoticeFrame": struct.Struct("<2I 2I"),
     "ApplyFrame": struct.Struct("<2I 2I 2Q 2I"),
     "AppliedFrame": struct.Struct("<2I 2I 2Q 2I"),
@@ -91,7 +91,7 @@ TYPES = {
     "Blob": 128,
 }
 NAMES = {number: name for name, number in TYPES.items()}
-PROTOCOL = 3
+PROTOCOL = 4
 MAGIC = 0x4C445053
 ARENA_MAGIC = 0x414E455241445053
 TEXT_KEYS = {
@@ -211,6 +211,18 @@ class _Consumer:
     detached: bool = False
 
 
+class Waited(NamedTuple):
+    """What a consumer told of its loop."""
+
+    waited_ms: int
+    waits: int
+    core_waited_ms: int
+    steps: int
+    between_ms: int
+    map_ms: int
+    waits_by_length: tuple[int, ...]
+
+
 class FakeDaemon:
     """Listens at ``directory`` until close(). ``attaches`` and ``log`` tell what consumers sent."""
 
@@ -226,7 +238,7 @@ class FakeDaemon:
         self.handed: list[int] = []  # turns
         self.applies: list[dict] = []
         self.asked_uris: list[tuple[str, tuple[int, ...]]] = []  # digest and indices, by query
-        self.waited: list[tuple[int, int]] = []  # milliseconds and waits
+        self.waited: list[Waited] = []
         self._next_lease = 1
         self._changed = threading.Condition()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -637,8 +649,8 @@ class FakeDaemon:
             )
 
     def _on_waited(self, consumer: _Consumer, frame: bytes) -> None:
-        _, _, waited_ms, waits, _ = FRAMES["WaitedFrame"].unpack(frame)
-        self.waited.append((waited_ms, waits))
+        _, _, *told = FRAMES["WaitedFrame"].unpack(frame)
+        self.waited.append(Waited(*told[:6], tuple(told[6:])))
 
     def _on_detach(self, consumer: _Consumer, frame: bytes) -> None:
         consumer.detached = True

@@ -405,7 +405,11 @@ def test_stats_count_here_and_carry_the_daemons(start, loader) -> None:
     stats = reader.stats()
     assert stats["batches"] == 1 and stats["held"] == 1 and stats["credits"] == 4
     assert stats["server"] == {"stages": []}
+    assert stats["between_s"] == stats["map_s"] == 0
     del batch
+    next(iter(reader))
+    assert reader.stats()["between_s"] > 0
+    assert reader.stats()["map_s"] == 0, "there is no map"
 
 
 def test_options_reach_the_daemon(start, loader) -> None:
@@ -680,9 +684,11 @@ def test_the_daemon_is_told_how_long_its_consumer_waits(start, loader) -> None:
     daemon = start(steps=9, silent_after=2)
     with pytest.raises(spdld.TimeoutError):
         list(loader(timeout=2.5))
-    times, waits = zip(*daemon.waited, strict=True)
-    assert times[-1] >= 1000 and list(times) == sorted(times)
-    assert 1 <= waits[-1] <= 3
+    times = [told.waited_ms for told in daemon.waited]
+    assert times[-1] >= 1000 and times == sorted(times)
+    last = daemon.waited[-1]
+    assert 1 <= last.waits <= 3 and last.steps == 2
+    assert sum(last.waits_by_length) == last.waits - 1, "one goes on"
     # Of the one long wait, it is told at most once a second.
     assert all(later - earlier >= 900 for earlier, later in pairwise(times[1:]))
 

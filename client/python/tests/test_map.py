@@ -138,6 +138,28 @@ def test_handed_is_said_though_map_failed_on_the_batch_that_asked(start, loader)
     daemon.wait_until(lambda: daemon.handed == [2])
 
 
+def test_the_daemon_is_told_for_how_long_map_runs(start, loader) -> None:
+    daemon = start()
+    with loader(map=lambda batch: batch.step) as reader:
+        while not (daemon.waited and daemon.waited[-1].map_ms):
+            assert list(reader) == [0, 1, 2]
+        told = daemon.waited[-1]
+        assert told.map_ms <= reader.stats()["map_s"] * 1000
+    assert told.steps > 0
+
+
+def test_the_time_of_map_counts_though_it_fails(start, loader) -> None:
+    start()
+
+    def work(batch: spdld.Batch) -> None:
+        raise ZeroDivisionError
+
+    reader = loader(map=work)
+    with pytest.raises(ZeroDivisionError):
+        next(iter(reader))
+    assert reader.stats()["map_s"] > 0
+
+
 @pytest.mark.parametrize("prefetch", [2, 3, 8])
 def test_results_that_hold_leases_starve_nobody(start, loader, prefetch) -> None:
     start(steps=40)

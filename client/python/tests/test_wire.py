@@ -33,7 +33,7 @@ _CODES = {
     "DType": "I",
     "DeviceMemoryKind": "I",
 }
-_COUNTS = {"kMaxRank": 8}
+_COUNTS = {"kMaxRank": 8, "kWaitLengths": 6}
 
 
 def _members(name: str) -> str:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 # A change of a frame changes this file and raises wire::kProtocol with it.
-PROTOCOL = 3
+PROTOCOL = 4
 
 HEADER = [("header", "II")]
 
@@ -239,6 +239,10 @@ LAYOUT = {
         ("waited_ms", "Q"),
         ("waits", "Q"),
         ("core_waited_ms", "Q"),
+        ("steps", "Q"),
+        ("between_ms", "Q"),
+        ("map_ms", "Q"),
+        ("waits_by_length", "6Q"),
     ],
     "AppliedFrame": HEADER
     + [

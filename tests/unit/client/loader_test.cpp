@@ -309,6 +309,72 @@ TEST(Loader, TellsThatItsCallerWasHandedTheBatchesThatAsk) {
   EXPECT_THAT(told(), ElementsAre(2, 6));
 }
 
+TEST(Loader, TellsTheDaemonHowItsLoopFares) {
+  FakeDaemon daemon;
+  Loader loader = open(daemon);
+  loader.mapped(milliseconds(1500));
+  // It is told at first, and then about once a second.
+  delivery::WaitedNotice told;
+  do {
+    while (!loader.next()) continue;
+    daemon.run([&](test::FakeService& service) {
+      if (!service.waited_notices.empty()) told = service.waited_notices.back();
+    });
+  } while (told.steps == 0 || told.between == milliseconds(0));
+  EXPECT_LE(told.steps, loader.stats().batches);
+  EXPECT_LE(told.between, loader.stats().between);
+  EXPECT_EQ(told.mapped, milliseconds(1500));
+  EXPECT_GE(told.waits, 1U) << "for the first one";
+  const std::uint64_t are_over =
+      std::accumulate(told.waits_by_length.begin(), told.waits_by_length.end(), std::uint64_t{0});
+  EXPECT_LE(are_over, told.waits);
+  EXPECT_LE(told.waits, are_over + 1) << "one at most goes on";
+}
+
+TEST(Loader, SharesItsTimeBetweenWaitsAndTheCallersOwnWork) {
+  FakeDaemon daemon;
+  const auto begun = std::chrono::steady_clock::now();
+  Loader loader = open(daemon);
+  const auto between_behind = [&](bool with_batch) {
+    const auto before = loader.stats().between;
+    EXPECT_EQ(loader.next().has_value(), with_batch);
+    return loader.stats().between - before;
+  };
+  EXPECT_EQ(between_behind(true), std::chrono::nanoseconds(0));
+  for (int step = 1; step < 5; ++step) EXPECT_GT(between_behind(true), std::chrono::nanoseconds(0));
+  EXPECT_GT(between_behind(false), std::chrono::nanoseconds(0));
+  EXPECT_EQ(between_behind(true), std::chrono::nanoseconds(0)) << "it asked twice for this one";
+  const LoaderStats stats = loader.stats();
+  EXPECT_GE(stats.waits, 1u);
+  EXPECT_GT(stats.waited, std::chrono::nanoseconds(0));
+  EXPECT_LE(stats.waited + stats.between, std::chrono::steady_clock::now() - begun);
+}
+
+TEST(Loader, CountsAWaitThatEndsWithAnError) {
+  FakeDaemon daemon({.stalls = true});
+  LoaderOptions options = options_for(daemon);
+  options.timeout = milliseconds(50);
+  Loader loader = Loader::open(options);
+  EXPECT_THROW(loader.next(), TimeoutError);
+  EXPECT_EQ(loader.stats().waits, 1u);
+  EXPECT_GE(loader.stats().waited, milliseconds(50));
+}
+
+TEST(Loader, AddsUpWhatThreadsSayOfTheirFunctionsDuringACall) {
+  FakeDaemon daemon;
+  Loader loader = open(daemon);
+  {
+    const auto maps = [&] {
+      for (int i = 0; i < 1000; ++i) loader.mapped(std::chrono::microseconds(3));
+    };
+    const std::jthread one(maps);
+    const std::jthread other(maps);
+    for (int step = 0; step < 100; ++step) loader.next();
+  }
+  loader.mapped(milliseconds(-1));
+  EXPECT_EQ(loader.stats().mapped, milliseconds(6));
+}
+
 TEST(Loader, LeavesItToACallerThatReadsAheadToTellOfItsLoop) {
   FakeDaemon daemon({.steps = 4});
   daemon.run([](test::FakeService& service) { service.turns_to_tell = {1}; });

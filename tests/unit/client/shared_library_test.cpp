@@ -17,8 +17,8 @@ bool all_there(Methods... methods) {
 
 TEST(SharedLibrary, ShowsAllOfALoader) {
   EXPECT_TRUE(all_there(
-      &Loader::next, &Loader::next_ahead, &Loader::handed, &Loader::set_epoch, &Loader::epoch,
-      &Loader::load_state, &Loader::state, &Loader::skip_steps, &Loader::apply,
+      &Loader::next, &Loader::next_ahead, &Loader::handed, &Loader::mapped, &Loader::set_epoch,
+      &Loader::epoch, &Loader::load_state, &Loader::state, &Loader::skip_steps, &Loader::apply,
       &Loader::steps_per_epoch, &Loader::items, &Loader::batch_size, &Loader::pipeline_version,
       &Loader::classes, &Loader::fingerprint, &Loader::server_stats, &Loader::stats, &Loader::shard,
       &Loader::num_shards, &Loader::job, &Loader::address, &Loader::close, &Loader::closed));

@@ -178,6 +178,10 @@ int main() {
   FIELD(WaitedFrame, waited_ms);
   FIELD(WaitedFrame, waits);
   FIELD(WaitedFrame, core_waited_ms);
+  FIELD(WaitedFrame, steps);
+  FIELD(WaitedFrame, between_ms);
+  FIELD(WaitedFrame, map_ms);
+  FIELD(WaitedFrame, waits_by_length);
   STRUCT(AppliedFrame);
   FIELD(AppliedFrame, serial);
   FIELD(AppliedFrame, version);

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -182,20 +185,49 @@ TEST(ParseRequest, RefusesAQueryForUrisThatMakesNoSense) {
   EXPECT_THAT(refusal(bytes_of(query, wire::FrameType::kQuery)), HasSubstr("kind 9"));
 }
 
-TEST(ParseRequest, ReadsHowLongAConsumerHasWaited) {
+TEST(ParseRequest, ReadsHowAConsumersLoopFares) {
   wire::WaitedFrame frame{};
   frame.waited_ms = 1500;
   frame.waits = 3;
+  frame.steps = 40;
+  frame.between_ms = 2500;
+  frame.map_ms = 700;
+  std::iota(std::begin(frame.waits_by_length), std::end(frame.waits_by_length), 1);
   const auto request = parse_request(bytes_of(frame, wire::FrameType::kWaited));
   ASSERT_TRUE(request);
-  EXPECT_EQ(std::get<WaitedNotice>(*request).waited, std::chrono::milliseconds(1500));
-  EXPECT_EQ(std::get<WaitedNotice>(*request).waits, 3u);
-  EXPECT_EQ(std::get<WaitedNotice>(*request).core_waited, std::chrono::milliseconds(0));
-  frame.waited_ms = ~std::uint64_t{0};
+  EXPECT_EQ(std::get<WaitedNotice>(*request),
+            (WaitedNotice{.waited = std::chrono::milliseconds(1500),
+                          .waits = 3,
+                          .core_waited = std::chrono::milliseconds(0),
+                          .steps = 40,
+                          .between = std::chrono::milliseconds(2500),
+                          .mapped = std::chrono::milliseconds(700),
+                          .waits_by_length = {1, 2, 3, 4, 5, 6}}));
   frame.core_waited_ms = wire::kNotKnown;
-  const auto absurd = parse_request(bytes_of(frame, wire::FrameType::kWaited));
-  EXPECT_GT(std::get<WaitedNotice>(*absurd).waited, std::chrono::milliseconds(0));
-  EXPECT_EQ(std::get<WaitedNotice>(*absurd).core_waited, std::nullopt);
+  EXPECT_EQ(
+      std::get<WaitedNotice>(*parse_request(bytes_of(frame, wire::FrameType::kWaited))).core_waited,
+      std::nullopt);
+}
+
+// Of ten thousand consumers that say the most that a frame can hold.
+TEST(ParseRequest, TakesOfALoopNoTimeAndNoCountWhoseSumsWouldOverflow) {
+  wire::WaitedFrame frame{};
+  std::memset(&frame, 0xff, sizeof frame);
+  frame.core_waited_ms = wire::kNotKnown - 1;
+  const auto request = parse_request(bytes_of(frame, wire::FrameType::kWaited));
+  ASSERT_TRUE(request);
+  const WaitedNotice& notice = std::get<WaitedNotice>(*request);
+  for (const std::chrono::milliseconds time :
+       {notice.waited, notice.core_waited.value(), notice.between, notice.mapped}) {
+    EXPECT_GT(time, std::chrono::hours(24 * 365));
+    EXPECT_LT(time, std::chrono::nanoseconds::max());
+  }
+  std::uint64_t most = std::max(notice.waits, notice.steps);
+  for (const std::uint64_t waits : notice.waits_by_length) {
+    EXPECT_GT(waits, 1'000'000'000'000U);
+    most = std::max(most, waits);
+  }
+  EXPECT_LT(most, ~std::uint64_t{0} / wire::kWaitLengths / 10'000);
 }
 
 TEST(ParseRequest, ReadsWhatAConsumerSaysOfItself) {

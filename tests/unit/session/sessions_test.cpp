@@ -13,6 +13,7 @@
 namespace spdld::session {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST_F(SessionsTest, LeavesNoJobBehindWhoseFirstRankWasRefused) {
@@ -142,7 +143,12 @@ TEST_F(SessionsTest, ShowsWhatAConsumerSaysOfItself) {
   request.host_pid = 17;
   sessions_->attach(consumer.connection, std::move(request));
   consumer.attached();
-  sessions_->waited(*consumer.connection, {.waited = std::chrono::milliseconds(1500), .waits = 2});
+  sessions_->waited(*consumer.connection, {.waited = std::chrono::milliseconds(1500),
+                                           .waits = 2,
+                                           .steps = 40,
+                                           .between = std::chrono::milliseconds(2500),
+                                           .mapped = std::chrono::milliseconds(500),
+                                           .waits_by_length = {0, 1, 0, 0, 1, 0}});
   const auto sessions = sessions_->reports().sessions(self_);
   ASSERT_EQ(sessions.size(), 1u);
   EXPECT_EQ(sessions[0].command.substr(0, 16), "python train.pyx");
@@ -151,6 +157,39 @@ TEST_F(SessionsTest, ShowsWhatAConsumerSaysOfItself) {
   EXPECT_EQ(sessions[0].host_pid, 17u);
   EXPECT_EQ(sessions[0].waited_s, 1.5);
   EXPECT_EQ(sessions[0].waits, 2u);
+  EXPECT_EQ(sessions[0].steps, 40u);
+  EXPECT_EQ(sessions[0].between_s, 2.5);
+  EXPECT_EQ(sessions[0].map_s, 0.5);
+  EXPECT_THAT(sessions[0].waits_by_length, ElementsAre(0, 1, 0, 0, 1, 0));
+}
+
+TEST_F(SessionsTest, TellsWhatPartOfItsTimeALoopHasTakenItself) {
+  const Rank consumer = attach({.job = "j"});
+  consumer.batch();
+  const auto lately = [&] { return sessions_->reports().sessions(self_).at(0).lately; };
+  const delivery::WaitedNotice first{.steps = 1, .between = std::chrono::hours(7)};
+  sessions_->waited(*consumer.connection, first);
+  sessions_->tick();
+  // So long that what the test itself takes is lost in it.
+  clock_.advance(std::chrono::hours(100));
+  delivery::WaitedNotice second = first;
+  second.between += std::chrono::hours(25);
+  second.mapped += std::chrono::hours(150);
+  sessions_->waited(*consumer.connection, second);
+  sessions_->tick();
+  EXPECT_NEAR(lately().value().between_share, 0.25, 1e-3);
+  EXPECT_NEAR(lately().value().map_share, 1.5, 1e-3) << "of two threads";
+}
+
+TEST_F(SessionsTest, GoesByNoSumsOfALoopThatItWasToldForTheFirstTime) {
+  const Rank consumer = attach({.job = "j"});
+  consumer.batch();
+  sessions_->tick();
+  clock_.advance(std::chrono::hours(1));
+  // The loader has been open for long, and has come back.
+  sessions_->waited(*consumer.connection, {.between = std::chrono::hours(100)});
+  sessions_->tick();
+  EXPECT_FALSE(sessions_->reports().sessions(self_).at(0).lately);
 }
 
 TEST_F(SessionsTest, EvictsTheRanksOfAnOlderIncarnationForANewerOne) {

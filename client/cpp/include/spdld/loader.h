@@ -95,6 +95,9 @@ struct LoaderStats {
   std::uint64_t batches = 0;
   std::uint64_t waits = 0;  // next() found no batch ready
   std::chrono::nanoseconds waited{0};
+  // From a batch that next() gave until it was called again: the caller's own work.
+  std::chrono::nanoseconds between{0};
+  std::chrono::nanoseconds mapped{0};  // as mapped() was told
   std::uint64_t reconnects = 0;
   std::uint32_t held = 0;  // leases that the caller holds now
   std::uint32_t credits = 0;
@@ -129,6 +132,9 @@ class SPDLD_API Loader {
   std::optional<Batch> next_ahead(bool& asks);
   // The loop has been handed `turn` batches of the run (Cursor::turn). Waits for nothing.
   void handed(std::uint64_t turn);
+  // A function that the caller runs on batches ahead of its loop took so long: the daemon is told
+  // the sum, for whoever asks why training is slow. On any thread, also during another call.
+  void mapped(std::chrono::nanoseconds took);
   // Whether the job's last epoch is over.
   bool ended() const;
 
