@@ -19,7 +19,7 @@ def read(text: str) -> dict[str, dict[Labels, float]]:
     """The samples of each metric, by their labels; a line that is not of the format fails."""
     metrics: dict[str, dict[Labels, float]] = {}
     for line in text.splitlines():
-        if re.fullmatch(r"# HELP \w+ .+|# TYPE \w+ (counter|gauge)", line):
+        if re.fullmatch(r"# HELP \w+ .+|# TYPE \w+ (counter|gauge|histogram)", line):
             continue
         sample = SAMPLE.fullmatch(line)
         assert sample, line

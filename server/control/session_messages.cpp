@@ -45,6 +45,8 @@ void fill(v1::Session* message, const session::SessionView& view) {
     if (view.lately->ready_share) message->set_ready_share(*view.lately->ready_share);
     if (view.lately->core_waited_share)
       message->set_core_waited_share(*view.lately->core_waited_share);
+    message->set_between_share(view.lately->between_share);
+    message->set_map_share(view.lately->map_share);
     fill_in(message->mutable_shortages_lately(), view.lately->shortages);
   }
   fill_in(message->mutable_shortages(), view.shortages);
@@ -58,6 +60,10 @@ void fill(v1::Session* message, const session::SessionView& view) {
   message->set_command(utf8(view.command));
   message->set_waited_s(view.waited_s);
   message->set_waits(view.waits);
+  message->mutable_waits_by_length()->Add(view.waits_by_length.begin(), view.waits_by_length.end());
+  message->set_steps(view.steps);
+  message->set_between_s(view.between_s);
+  message->set_map_s(view.map_s);
 }
 
 void fill(v1::Stage* message, const job::StageView& view) {

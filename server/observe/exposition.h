@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,16 +24,27 @@ class Exposition {
   void counter(std::string_view name, std::string_view help, double value, Labels labels = {});
   // `name` does not.
   void gauge(std::string_view name, std::string_view help, double value, Labels labels = {});
+  // How many values lay at most at the first bound, how many above it and at most at the second
+  // one, and at last how many above all; with the sum of them all. `name` does not end so either,
+  // and has the same bounds each time.
+  void histogram(std::string_view name, std::string_view help, std::span<const double> bounds,
+                 std::span<const std::uint64_t> counts, double sum, Labels labels = {});
 
   std::string text() const;  // by name
 
  private:
+  enum class Kind { kCounter, kGauge, kHistogram };
+  struct Sample {
+    double value = 0;                        // of a histogram: the sum
+    std::vector<std::uint64_t> counts = {};  // of a histogram
+  };
   struct Metric {
     std::string_view help;
-    bool is_counter = false;
-    std::map<Labels, double> samples = {};
+    Kind kind{};
+    std::vector<double> bounds = {};  // of a histogram
+    std::map<Labels, Sample> samples = {};
   };
-  void add(std::string_view name, const Metric& metric, double value, Labels labels);
+  Sample& add(std::string_view name, const Metric& metric, double value, Labels labels);
 
   std::map<std::string_view, Metric> metrics_;
 };

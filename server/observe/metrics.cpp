@@ -2,14 +2,18 @@
 #include "observe/metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "observe/exposition.h"
+#include "spdld/wire.h"
 #include "stream/shortage.h"
 
 namespace spdld::observe {
@@ -188,6 +192,17 @@ void add_gpu(const session::GpuView& gpu, Exposition& to) {
            number(gpu.arena_budget), labels);
 }
 
+// Of wire::kWaitBoundsMs.
+std::span<const double> wait_bounds_s() {
+  static const auto kBounds = [] {
+    std::array<double, std::size(wire::kWaitBoundsMs)> bounds{};
+    std::ranges::transform(wire::kWaitBoundsMs, bounds.begin(),
+                           [](std::uint64_t ms) { return number(ms) / 1e3; });
+    return bounds;
+  }();
+  return kBounds;
+}
+
 bool is_read(const job::JobView& job) {
   return std::ranges::any_of(job.shards,
                              [](const job::ShardView& shard) { return shard.session != 0; });
@@ -309,6 +324,20 @@ void add_session(const session::SessionView& session, const JobLabels& jobs, Exp
   to.counter("spdld_session_waits_total",
              "Times that no batch was ready when the consumer wanted one, as its client says.",
              number(session.waits), *labels);
+  to.histogram("spdld_session_wait_seconds",
+               "Waits of the consumer that are over, by their length, as its client says; the sum "
+               "is spdld_session_waited_seconds_total.",
+               wait_bounds_s(), session.waits_by_length, session.waited_s, *labels);
+  to.counter("spdld_session_steps_total", "Batches that the consumer's loop was given.",
+             number(session.steps), *labels);
+  to.counter("spdld_session_between_seconds_total",
+             "Time for which the consumer's loop had a batch and asked for none, as its client "
+             "says.",
+             session.between_s, *labels);
+  to.counter("spdld_session_map_seconds_total",
+             "Time for which functions of map= ran in the consumer, in all their threads together, "
+             "as its client says.",
+             session.map_s, *labels);
   to.gauge("spdld_session_leases", "Batches that the consumer holds.", session.leases, *labels);
   to.gauge("spdld_session_credits", "Batches that the consumer may hold.", session.credits,
            *labels);

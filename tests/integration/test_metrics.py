@@ -15,6 +15,7 @@ from typing import Any
 import daemon as daemon_module
 import metrics as prometheus
 import pytest
+import spdld
 from integration.ranks import Rank
 from metrics import Labels, jobs_in, read
 from users import ANN, BOB, Place
@@ -78,6 +79,38 @@ def test_metrics_are_what_get_shows(daemon: Any, start_rank: Callable[..., Rank]
     assert metrics["spdld_build_info"] == {labelled(version=version): 1}
 
 
+def test_how_a_loop_fares_is_told_as_its_client_says(daemon: Any) -> None:
+    options = {"job": "run", "address": daemon.address}
+    with spdld.Loader("images", map=lambda batch: batch.step, **options) as loader:
+        told = {"map_s": 0}
+        while told["map_s"] == 0 or told["between_s"] == 0:  # it is told once a second
+            assert len(list(loader)) == ITEMS // BATCH
+            [told] = daemon.ctl_json("get", "sessions")
+        metrics = read(daemon.ctl("metrics").stdout)
+        stats = loader.stats()
+    assert 0 < told["steps"] <= stats["batches"]
+    assert told["map_s"] <= stats["map_s"]
+    assert told["between_s"] <= stats["between_s"]
+    waits = told["waits_by_length"]
+    assert len(waits) == 6
+    assert 0 <= told["waits"] - sum(waits) <= 1
+    assert told["waits"] >= 1, "for the first batch"
+
+    def of(name: str, **more: str) -> float:
+        labels = {"job": "run", "pipeline": "images", "owner": str(os.geteuid())}
+        samples = metrics[f"spdld_session_{name}"]
+        return samples[labelled(**labels, shard="0", replica="0", **more)]
+
+    bounds = ("0.001", "0.01", "0.1", "1", "10", "+Inf")
+    up_to = [of("wait_seconds_bucket", le=bound) for bound in bounds]
+    assert up_to == sorted(up_to)
+    assert up_to[-1] == of("wait_seconds_count") >= sum(waits)
+    assert of("wait_seconds_sum") == of("waited_seconds_total") >= told["waited_s"]
+    assert of("steps_total") >= told["steps"]
+    assert of("between_seconds_total") >= told["between_s"]
+    assert of("map_seconds_total") >= told["map_s"]
+
+
 def test_a_job_that_has_ended_is_told_of_no_more(
     daemon: Any, start_rank: Callable[..., Rank], wait_until: Callable[..., Any]
 ) -> None:
@@ -109,6 +142,8 @@ def test_alerts_and_the_dashboard_are_on_metrics_that_there_are(
 ) -> None:
     source = daemon_module.REPOSITORY / "server/observe/metrics.cpp"
     names = set(re.findall(r'"(spdld_\w+)"', source.read_text()))
+    for histogram in re.findall(r'histogram\(\s*"(spdld_\w+)"', source.read_text()):
+        names |= {histogram + sample for sample in ("_bucket", "_count", "_sum")}
     start_rank(daemon, job="run").take(1)
     told = set(read(daemon.ctl("metrics").stdout))
     assert told and told <= names

@@ -69,10 +69,21 @@ TEST(Fill, WritesASessionWithItsReplicaAndVersion) {
   session::SessionView view;
   view.replica = 1;
   view.pipeline_version = 4;
+  view.waits_by_length = {1, 2, 3, 4, 5, 6};
+  view.steps = 40;
+  view.between_s = 2.5;
+  view.map_s = 0.5;
   v1::Session message;
   fill(&message, view);
   EXPECT_EQ(message.replica(), 1u);
   EXPECT_EQ(message.pipeline_version(), 4u);
+  EXPECT_EQ(std::vector<std::uint64_t>(message.waits_by_length().begin(),
+                                       message.waits_by_length().end()),
+            (std::vector<std::uint64_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(message.steps(), 40u);
+  EXPECT_EQ(message.between_s(), 2.5);
+  EXPECT_EQ(message.map_s(), 0.5);
+  EXPECT_FALSE(message.has_map_share() || message.has_between_share()) << "not known yet";
 }
 
 TEST(Fill, WritesEachShortageOfASessionUnderItsOwnName) {

@@ -21,6 +21,22 @@ TEST(Exposition, WritesHelpAndTypeBeforeTheSamples) {
             "uptime_seconds 0.25\n");
 }
 
+TEST(Exposition, WritesAHistogramAsCountsUpToEachBound) {
+  const std::vector<double> bounds = {0.001, 10};
+  Exposition metrics;
+  for (const std::uint64_t long_ones : {0, 4})
+    metrics.histogram("wait_seconds", "Waits.", bounds, std::vector<std::uint64_t>{3, 0, long_ones},
+                      0.5, {{"job", "a"}});
+  EXPECT_EQ(metrics.text(),
+            "# HELP wait_seconds Waits.\n"
+            "# TYPE wait_seconds histogram\n"
+            "wait_seconds_count{job=\"a\"} 10\n"
+            "wait_seconds_sum{job=\"a\"} 1\n"
+            "wait_seconds_bucket{job=\"a\",le=\"0.001\"} 6\n"
+            "wait_seconds_bucket{job=\"a\",le=\"10\"} 6\n"
+            "wait_seconds_bucket{job=\"a\",le=\"+Inf\"} 10\n");
+}
+
 TEST(Exposition, EscapesQuotesBackslashesAndLineFeeds) {
   const std::string name = "a \"b\" \\c\\n\nd, {e}";
   Exposition metrics;
@@ -56,6 +72,8 @@ TEST(ExpositionDeathTest, KnowsACounterByItsName) {
   Exposition metrics;
   EXPECT_DEATH(metrics.counter("rows", "Rows.", 1), "ends_with");
   EXPECT_DEATH(metrics.gauge("rows_total", "Rows.", 1), "ends_with");
+  EXPECT_DEATH(metrics.histogram("waits_total", "Waits.", {}, std::vector<std::uint64_t>{1}, 1),
+               "ends_with");
 }
 
 }  // namespace

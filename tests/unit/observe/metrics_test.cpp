@@ -81,9 +81,13 @@ TEST(Metrics, HaveHelpAndAKindThatTheirNamesTell) {
   EXPECT_GE(metrics.type.size(), 60u);
   for (const auto& [name, type] : metrics.type) {
     EXPECT_TRUE(name.starts_with("spdld_")) << name;
-    EXPECT_EQ(type, name.ends_with("_total") ? "counter" : "gauge") << name;
+    const bool is_histogram = name == "spdld_session_wait_seconds";
+    EXPECT_EQ(type, name.ends_with("_total") ? "counter"
+                    : is_histogram           ? "histogram"
+                                             : "gauge")
+        << name;
     EXPECT_TRUE(metrics.help.contains(name) && metrics.help.at(name).ends_with('.')) << name;
-    EXPECT_TRUE(metrics.samples.contains(name)) << name;
+    EXPECT_TRUE(metrics.samples.contains(is_histogram ? name + "_bucket" : name)) << name;
     for (const std::string unit : {"_s", "_ms", "_us", "_kib", "_mib", "_percent"})
       EXPECT_FALSE(name.ends_with(unit) || name.ends_with(unit + "_total")) << name;
   }
@@ -254,6 +258,31 @@ TEST(Metrics, TellWhatASessionLacked) {
                                       {{"shard", "2"}, {"replica", "0"}, {"of", names[of]}})),
               1.0 + static_cast<double>(of))
         << names[of];
+  }
+}
+
+TEST(Metrics, TellHowTheLoopOfASessionFares) {
+  Observed observed;
+  observed.jobs = {job_of(kAnn, "run", 1)};
+  session::SessionView& session =
+      observed.sessions.emplace_back(session_of(observed.jobs[0], 2, 9));
+  session.steps = 40;
+  session.between_s = 2.5;
+  session.map_s = 0.5;
+  session.waits_by_length = {1, 2, 3, 4, 5, 6};
+  const ReadMetrics metrics = metrics_of(observed);
+  Labels labels = labels_of(observed.jobs[0], {{"shard", "2"}, {"replica", "0"}});
+  EXPECT_EQ(metrics.value("spdld_session_steps_total", labels), 40);
+  EXPECT_EQ(metrics.value("spdld_session_between_seconds_total", labels), 2.5);
+  EXPECT_EQ(metrics.value("spdld_session_map_seconds_total", labels), 0.5);
+  EXPECT_EQ(metrics.value("spdld_session_wait_seconds_sum", labels), 9);
+  EXPECT_EQ(metrics.value("spdld_session_wait_seconds_count", labels), 21);
+  const std::map<std::string, double> up_to = {{"0.001", 1}, {"0.01", 3}, {"0.1", 6},
+                                               {"1", 10},    {"10", 15},  {"+Inf", 21}};
+  EXPECT_EQ(metrics.samples.at("spdld_session_wait_seconds_bucket").size(), up_to.size());
+  for (const auto& [bound, count] : up_to) {
+    labels["le"] = bound;
+    EXPECT_EQ(metrics.value("spdld_session_wait_seconds_bucket", labels), count) << bound;
   }
 }
 

@@ -20,6 +20,11 @@ struct ReadMetrics {
   std::map<std::string, std::string> type;
   std::map<std::string, std::map<Labels, double>> samples;
 
+  // Whether it is the name of one of a histogram's samples.
+  bool is_of_histogram(const std::string& name) const {
+    const auto found = type.find(name.substr(0, name.rfind('_')));
+    return found != type.end() && found->second == "histogram";
+  }
   // NaN: there is no such sample.
   double value(const std::string& name, const Labels& labels = {}) const {
     const auto metric = samples.find(name);
@@ -96,7 +101,7 @@ inline ReadMetrics read_metrics(const std::string& text) {
       EXPECT_TRUE(read.type.emplace(name, line.rest()).second) << whole;
     } else {
       const std::string name = line.name();
-      EXPECT_TRUE(read.type.contains(name)) << whole;
+      EXPECT_TRUE(read.type.contains(name) || read.is_of_histogram(name)) << whole;
       ReadMetrics::Labels labels;
       if (line.skip("{")) {
         do {
