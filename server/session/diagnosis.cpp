@@ -27,6 +27,8 @@ constexpr double kSlowS = 0.004;
 // The trainer's thread has no core for such a part of its time, while workers take as many cores.
 constexpr double kCrowded = 0.1;
 constexpr double kCrowds = 0.3;
+// Functions of `map=` that take such a part of a rank's time are told of.
+constexpr double kMaps = 1.0 / 3;
 // A bound is reached where that part of it is in use.
 constexpr double kReached = 0.85;
 constexpr std::uint32_t kDefaultReads = 16;  // fetch.concurrency
@@ -80,6 +82,7 @@ class Rules {
     failing_data();
     if (*view_.waited_share < kWaits) {
       crowded_trainer();
+      mapping_trainer();
       return std::move(view_);
     }
     view_.faster = 1 / std::max(1 - *view_.waited_share, 0.01);
@@ -190,6 +193,23 @@ class Rules {
                                                threads_ - 1)
                                  : "",
          .brings = up_to(1 / (1 - std::min(most, 0.9)))});
+  }
+
+  // Of the rank that has the most of it. Its threads may be in them at once.
+  void mapping_trainer() {
+    const auto share_of = [](const SessionView& rank) {
+      return rank.lately ? rank.lately->map_share : 0;
+    };
+    const SessionView& rank = *std::ranges::max_element(facts_.ranks, {}, share_of);
+    const double maps = share_of(rank);
+    if (maps < kMaps) return;
+    view_.findings.push_back(
+        {.cause = "map",
+         .says = fmt::format("map= of shard {1}'s rank takes {0} of its time, in all its threads, "
+                             "and in the process that trains: have the pipeline do what its stages "
+                             "can, or raise map_threads of the Loader",
+                             percent(maps), rank.shard),
+         .evidence = {share("trainer.map", maps)}});
   }
 
   // The storage that its reads wait for, if there is no other that any read waits for.

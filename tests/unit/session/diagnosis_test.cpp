@@ -79,6 +79,18 @@ TEST_F(DiagnosisTest, NamesWorkersThatTakeTheCoreOfATrainerThatDoesNotWait) {
   EXPECT_EQ(first_cause(), "") << "it is not the daemon that has its core";
 }
 
+TEST_F(DiagnosisTest, NamesMapWhereItTakesMuchOfTheTimeOfATrainerThatDoesNotWait) {
+  for (SessionView& rank : facts_.ranks) rank.lately->waited_share = 0.01;
+  facts_.ranks[0].lately.reset();
+  facts_.ranks[1].lately->map_share = 0.3;
+  EXPECT_EQ(first_cause(), "");
+  facts_.ranks[1].lately->map_share = 1.6;
+  EXPECT_EQ(first_cause(), "map");
+  EXPECT_THAT(first_says(), HasSubstr("map= of shard 1's rank takes 160 % of its time"));
+  lack(Shortage::kBytes);
+  EXPECT_NE(first_cause(), "map") << "it is not what the rank waits for";
+}
+
 TEST_F(DiagnosisTest, DoesNotKnowYetWhatARankWaitsForThatHasOnlyJustCome) {
   for (SessionView& rank : facts_.ranks) rank.lately.reset();
   EXPECT_EQ(diagnose(facts_, daemon_).waited_share, std::nullopt);
