@@ -140,6 +140,7 @@ Status Changes::change_job(const JobPtr& job, const Planning& plan, Unwritten un
         ready = plan(*change);
         if (ready.ok()) ready = prepare(*change, reserve);
         if (!ready.ok()) end_change(table_, *change, ready);
+        if (ready.ok() && change->on_prepared) change->on_prepared();
       }
       if (ready.ok()) {
         const Status written = write(*change);

@@ -16,6 +16,9 @@ struct Change {
   JobState next;
   job::Turn from = job::kNoTurn;  // the first turn that its plan changes, if it does
   std::optional<job::Progress> goes_to = std::nullopt;  // where ranks that are away go on
+  // Called with JobTable::mutex() once all consumers are ready, before the record is written. A
+  // change that waits for memory on a GPU first is planned anew when the memory is there.
+  std::function<void()> on_prepared = nullptr;
 };
 
 Change begin_change(JobTable& table, const JobPtr& job)

@@ -321,7 +321,9 @@ Status HeadspaceRun::with_slots(std::uint32_t prefetch) {
     }
     change.next.plan = with_prefetch(*change.next.plan, prefetch);
     change.from = hold(job);
-    gate(change.from);  // from where on batches lie in the new slots
+    // From there on batches lie in the new slots. Not before these are there: a driver may take any
+    // time to give memory.
+    change.on_prepared = [this, from = change.from] { gate(from); };
     return {};
   };
   const Status changed = changes_.change_job(job_, plan, Changes::Unwritten::kRefused);

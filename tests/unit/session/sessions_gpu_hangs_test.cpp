@@ -69,6 +69,36 @@ class Hanging : public ArraysTest {
     for (const Rank* one : {&moved, &rank, &other}) hang_up(*one);
     while (fake_cuda::own_counts().contexts > 0) look();
   }
+  // That request for memory on the GPU, counted from the measurement's begin, hangs until the
+  // measured rank has read on.
+  void measure(std::uint64_t call) {
+    apply_arrays("device: cuda", "there");
+    const Rank rank = attach({.pipeline = "there", .job = "k", .device = gpu()});
+    const auto read_one = [&] {
+      const wire::BatchFrame batch = rank.any_batch();
+      REQUIRE(is_on_gpu(batch));
+      sessions_->release(*rank.connection, batch.lease);
+    };
+    read_one();
+    doors().hold("cuMemCreate", doors().calls("cuMemCreate") + call);
+    std::atomic<bool> done{false};
+    std::thread measures([&] {
+      const auto found = service_->headspace(self_, "k", "", Headspace::kLeastSteps,
+                                             [](auto, auto, const auto&) { return true; });
+      REQUIRE(found.has_value() && found->ended_by.empty() && found->warning.empty());
+      done = true;
+    });
+    while (!done) {
+      read_one();
+      if (doors().held() == 0) continue;
+      hung_ = true;
+      for (std::uint64_t batch = 0; batch < 2 * kSteps; ++batch) read_one();
+      doors().let_go();
+    }
+    measures.join();
+    hang_up(rank);
+    while (fake_cuda::own_counts().contexts > 0) std::this_thread::yield();
+  }
   bool has_hung() const { return hung_; }
   void let_go() {
     stop();
@@ -134,12 +164,11 @@ class Hanging : public ArraysTest {
   bool hung_ = false;
 };
 
-// Exits with 3 if the function is not called so often.
-void run_hanging(const char* function, std::uint64_t call) {
+// Exits with 3 if nothing has hung.
+void run(const std::function<void(Hanging&)>& use) {
   ::alarm(kHangWatchdogS);
-  doors().hold(function, call);
   auto hanging = std::make_unique<Hanging>();
-  hanging->use();
+  use(*hanging);
   const bool hung = hanging->has_hung();
   doors().let_go();
   hanging->let_go();
@@ -167,9 +196,21 @@ TEST_P(SessionHangTest, HoldsUpNoRankInMainMemory) {
       std::any_of(std::begin(delivery::test::kFaults), std::end(delivery::test::kFaults),
                   [&](const auto& fault) { return function == fault.function; });
   for (std::uint64_t call = 1; call <= kMostCalls; ++call) {
-    const fake_cuda::Ended ended = in_child({}, [&] { run_hanging(GetParam(), call); });
+    const fake_cuda::Ended ended = in_child({}, [&] {
+      doors().hold(GetParam(), call);
+      run([](Hanging& hanging) { hanging.use(); });
+    });
     if (ended.code == 3 && (call > 1 || !is_called)) return;
     ASSERT_THAT(ended, Succeeds()) << function << ", call " << call;
+  }
+}
+
+TEST(HeadspaceHangTest, HoldsUpNoRankThatIsMeasured) {
+  constexpr std::uint64_t kCalls = 2;  // to grow, and to shrink
+  for (std::uint64_t call = 1; call <= kCalls; ++call) {
+    const fake_cuda::Ended ended =
+        in_child({}, [&] { run([&](Hanging& hanging) { hanging.measure(call); }); });
+    ASSERT_THAT(ended, Succeeds()) << "call " << call;
   }
 }
 
