@@ -246,7 +246,7 @@ void Consumer::note_given(job::Turn turn) {
   const job::Schedule& schedule = loop_.plan->schedule;
   const job::State given =
       schedule.locate(std::max(turn, schedule.record().oldest), known_at(turn, loop_.own));
-  gate_->given.push_back({.at = std::chrono::steady_clock::now(), .epoch = given.epoch});
+  gate_->given.push_back({.at = gate_->clock.now(), .epoch = given.epoch});
 }
 
 void Consumer::grant(job::Turn until) {
@@ -401,9 +401,9 @@ void Consumer::end(bool away) {
   for (const auto& stream : held) stream->go_on();  // others may read them
 }
 
-void Consumer::time() {
+void Consumer::time(const Clock& clock) {
   MutexLock lock(mutex_);
-  gate_ = std::make_unique<Gate>(Gate{.seek = loop_.serial});
+  gate_ = std::make_unique<Gate>(Gate{.clock = clock, .seek = loop_.serial});
 }
 
 void Consumer::end_timing() {

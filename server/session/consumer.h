@@ -130,8 +130,8 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   void rename(const JobPlanPtr& plan) SPDLD_EXCLUDES(mutex_);
 
   // A measurement (headspace.h), from time() to end_timing(): batches that are given back are
-  // noted.
-  void time() SPDLD_EXCLUDES(mutex_);
+  // noted, with their times by this clock, which outlives it.
+  void time(const Clock& clock) SPDLD_EXCLUDES(mutex_);
   void end_timing() SPDLD_EXCLUDES(mutex_);  // its gate opens and its streams go on; idempotent
   // It is sent no turn from `until` on; kNoTurn: as ever.
   void gate(job::Turn until) SPDLD_EXCLUDES(mutex_);
@@ -143,9 +143,9 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
     job::Turn turn = 0;       // is sent next
     std::uint32_t ready = 0;  // batches that lie ready for it, also behind its gate
     std::uint32_t leases = 0;
-    bool making = false;                  // its streams are making batches
-    bool over = false;                    // it has ended, or its loop has gone elsewhere
-    std::vector<Gate::Given> given = {};  // since the last call
+    bool making = false;                       // its streams are making batches
+    bool over = false;                         // it has ended, or its loop has gone elsewhere
+    std::vector<StepTimes::Given> given = {};  // since the last call
   };
   // The slots that its streams take, in main memory and on its GPU.
   Leases::Pools slots() const SPDLD_EXCLUDES(mutex_);

@@ -26,49 +26,15 @@ constexpr std::chrono::milliseconds kLook{5};
 constexpr std::chrono::seconds kPatience{60};
 // The first steps of a round are not those of a training that runs.
 constexpr std::size_t kLeftOut = 2;
-// Batches come in bursts: a step is the mean of so many.
-constexpr std::size_t kBurst = 8;
-// A loop that has not moved for so many of its steps, and for a second, keeps the batches that it
-// has; it may keep so many.
-constexpr double kStillSteps = 4;
+// A loop that stands still keeps the batches that it has; it may keep so many.
 constexpr std::uint32_t kMostKept = 4;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-// The median of the means of kBurst steps.
-std::optional<double> typical(const std::vector<double>& steps) {
-  if (steps.empty()) return std::nullopt;
-  std::vector<double> means;
-  for (std::size_t begin = 0; begin < steps.size(); begin += kBurst) {
-    const std::size_t end = std::min(begin + kBurst, steps.size());
-    if (end - begin < kBurst && !means.empty()) break;
-    double sum = 0;
-    for (std::size_t i = begin; i < end; ++i) sum += steps[i];
-    means.push_back(sum / static_cast<double>(end - begin));
-  }
-  return median(std::move(means));
-}
 
 struct TimedRank {
   SessionPtr session;
+  StepTimes times;
   Consumer::Timed seen = {};
-  std::vector<Gate::Given> given = {};  // since the steps that are being timed began
-  std::vector<double> steps = {};       // that were timed before
-  std::uint32_t kept = 1;               // batches that its loop never gives back while it waits
-
-  // Between batches of one epoch, the first ones left out.
-  std::vector<double> timed(std::size_t left_out) const {
-    std::vector<double> times;
-    for (std::size_t i = std::max<std::size_t>(left_out, 1); i < given.size(); ++i) {
-      if (given[i].epoch != given[i - 1].epoch) continue;  // it may have validated between them
-      times.push_back(std::chrono::duration<double>(given[i].at - given[i - 1].at).count());
-    }
-    return times;
-  }
+  std::uint64_t given = 0;  // batches so far
+  std::uint32_t kept = 1;   // batches that its loop never gives back while it waits
 };
 
 // One measurement. Once it is gone, no rank is held.
@@ -102,9 +68,9 @@ class HeadspaceRun {
   bool wait_until(const Done& done);
   template <typename Fact>
   std::uint64_t least(const Fact& fact) const;
-  std::uint64_t steps_timed(std::size_t left_out) const;
-  void begin_timing();
-  void end_timing(std::size_t left_out);
+  std::uint64_t steps_timed() const;
+  void begin_timing(std::size_t left_out);
+  void end_timing();
   bool stands_still(TimedRank& rank) const;
   void gate(job::Turn until);
   // False: a stream is another job's, too.
@@ -172,12 +138,14 @@ Status HeadspaceRun::begin(const JobPtr& job) {
     view_.steps_per_epoch = plan_->schedule.steps_per_epoch(at);
     view_.prefetch = std::max(view_.prefetch, view.credits);
   }
-  for (const SessionPtr& session : members_) ranks_.push_back({.session = session});
+  for (const SessionPtr& session : members_)
+    ranks_.push_back({.session = session, .times = StepTimes(wanted_)});
   left_ = left();
   if (left_ < wanted_ + kLeast)
     return refused(fmt::format("{} are left of the epochs that are open, and {} are to be timed",
                                counted(left_, "step"), counted(wanted_, "step")));
-  for (const TimedRank& rank : ranks_) rank.session->consumer->time();
+  begin_timing(1);
+  for (const TimedRank& rank : ranks_) rank.session->consumer->time(deps_.clock);
   view_.job = job->key.job;
   view_.pipeline = job->key.pipeline;
   view_.ranks = static_cast<std::uint32_t>(ranks_.size());
@@ -202,7 +170,7 @@ job::Turn HeadspaceRun::left() const {
 
 bool HeadspaceRun::look() {
   if (!view_.ended_by.empty()) return false;
-  const std::uint64_t timed = std::min(wanted_, steps_timed(1));
+  const std::uint64_t timed = std::min(wanted_, steps_timed());
   if (!progress_(timed, wanted_, doing_)) {
     wanted_no_more_ = true;
     view_.ended_by = "its caller has gone";
@@ -221,8 +189,9 @@ bool HeadspaceRun::look() {
   }
   for (TimedRank& rank : ranks_) {
     rank.seen = rank.session->consumer->take_timed();
-    std::move(rank.seen.given.begin(), rank.seen.given.end(), std::back_inserter(rank.given));
-    moves += rank.given.size() + rank.seen.turn + rank.seen.ready;
+    for (const StepTimes::Given& given : rank.seen.given) rank.times.add(given);
+    rank.given += rank.seen.given.size();
+    moves += rank.given + rank.seen.turn + rank.seen.ready;
     if (rank.seen.over && view_.ended_by.empty())
       view_.ended_by = member_text(*job_, rank.session->member) + " was led elsewhere by its loop";
   }
@@ -249,29 +218,20 @@ std::uint64_t HeadspaceRun::least(const Fact& fact) const {
   return least;
 }
 
-std::uint64_t HeadspaceRun::steps_timed(std::size_t left_out) const {
-  return least(
-      [&](const TimedRank& rank) { return rank.steps.size() + rank.timed(left_out).size(); });
+std::uint64_t HeadspaceRun::steps_timed() const {
+  return least([](const TimedRank& rank) { return rank.times.count(); });
 }
 
-void HeadspaceRun::begin_timing() {
-  for (TimedRank& rank : ranks_) rank.given.clear();
+void HeadspaceRun::begin_timing(std::size_t left_out) {
+  for (TimedRank& rank : ranks_) rank.times.begin(left_out);
 }
 
-void HeadspaceRun::end_timing(std::size_t left_out) {
-  for (TimedRank& rank : ranks_) {
-    const std::vector<double> steps = rank.timed(left_out);
-    rank.steps.insert(rank.steps.end(), steps.begin(), steps.end());
-    rank.given.clear();
-  }
+void HeadspaceRun::end_timing() {
+  for (TimedRank& rank : ranks_) rank.times.end();
 }
 
 bool HeadspaceRun::stands_still(TimedRank& rank) const {
-  if (rank.seen.leases > kMostKept || rank.given.size() <= kLeftOut) return false;
-  const auto still = std::chrono::steady_clock::now() - rank.given.back().at;
-  const std::vector<double> steps = rank.timed(1);
-  if (steps.empty() || still < std::chrono::seconds(1)) return false;
-  if (std::chrono::duration<double>(still).count() < kStillSteps * median(steps)) return false;
+  if (rank.seen.leases > kMostKept || !rank.times.stands_still(deps_.clock.now())) return false;
   rank.kept = rank.seen.leases;
   return true;
 }
@@ -296,17 +256,18 @@ void HeadspaceRun::let_go() {
 
 double HeadspaceRun::slowest() const {
   double slowest = 0;
-  for (const TimedRank& rank : ranks_) slowest = std::max(slowest, typical(rank.steps).value_or(0));
+  for (const TimedRank& rank : ranks_)
+    slowest = std::max(slowest, rank.times.typical_s().value_or(0));
   return slowest;
 }
 
 bool HeadspaceRun::time_as_it_is() {
   doing_ = "times steps as they are";
-  const bool timed = wait_until([&] { return steps_timed(1) >= wanted_; });
-  end_timing(1);
-  view_.steps_now = steps_timed(1);
+  const bool timed = wait_until([&] { return steps_timed() >= wanted_; });
+  end_timing();
+  view_.steps_now = steps_timed();
   if (view_.steps_now > 0) view_.now_s = slowest();
-  for (TimedRank& rank : ranks_) rank.steps.clear();
+  for (TimedRank& rank : ranks_) rank.times = StepTimes(wanted_);
   return timed;
 }
 
@@ -365,7 +326,7 @@ Status HeadspaceRun::grow() {
 
 bool HeadspaceRun::fill(job::Turn& until) {
   doing_ = fmt::format("holds the ranks until batches lie ready, in round {}", view_.rounds + 1);
-  const std::uint64_t lacking = wanted_ - std::min(wanted_, steps_timed(kLeftOut));
+  const std::uint64_t lacking = wanted_ - std::min(wanted_, steps_timed());
   const auto began = deps_.clock.now();
   const auto full = [&] {
     const std::uint64_t held =
@@ -397,9 +358,9 @@ bool HeadspaceRun::round() {
   if (!fill(until)) return false;
   ++view_.rounds;
   doing_ = fmt::format("times steps with data ready, in round {}", view_.rounds);
-  begin_timing();
+  begin_timing(kLeftOut);
   gate(until);
-  const std::uint64_t before = steps_timed(kLeftOut);
+  const std::uint64_t before = steps_timed();
   const bool passed = wait_until([&] {
     bool all = true;
     for (TimedRank& rank : ranks_) {
@@ -408,11 +369,10 @@ bool HeadspaceRun::round() {
     }
     return all;
   });
-  end_timing(kLeftOut);
+  end_timing();
   make_further();
   if (!passed) return false;
-  if (steps_timed(kLeftOut) == before)
-    view_.ended_by = "its epochs have too few steps for one to be timed";
+  if (steps_timed() == before) view_.ended_by = "its epochs have too few steps for one to be timed";
   return view_.ended_by.empty();
 }
 
@@ -450,10 +410,8 @@ Result<HeadspaceView> HeadspaceRun::measure() {
       refused = {};
     }
     if (refused.ok()) {
-      begin_timing();
-      while (view_.ended_by.empty() && steps_timed(kLeftOut) < wanted_ && round()) continue;
-      begin_timing();
-      view_.steps_ready = steps_timed(kLeftOut);
+      while (view_.ended_by.empty() && steps_timed() < wanted_ && round()) continue;
+      view_.steps_ready = steps_timed();
       if (view_.steps_ready > 0) view_.ready_s = slowest();
     }
   }

@@ -77,7 +77,7 @@ class HeadspaceTest : public SessionsTest {
 TEST_F(HeadspaceTest, GateStopsALoopAtItsTurnWhileBatchesLieReadyBehindIt) {
   Loop loop = open_one();
   const auto held = consumer(loop);
-  held->time();
+  held->time(clock_);
   held->gate(6);
   EXPECT_EQ(read(loop, 6), (job::StepAt{0, 5}));
   EXPECT_THAT(held->waits_for(), HasSubstr("'spdlctl headspace' holds all ranks"));
@@ -94,7 +94,7 @@ TEST_F(HeadspaceTest, GateStopsALoopAtItsTurnWhileBatchesLieReadyBehindIt) {
 TEST_F(HeadspaceTest, NoBatchIsMadeWhileStreamsAreHeld) {
   Loop loop = open_one();
   const auto held = consumer(loop);
-  held->time();
+  held->time(clock_);
   held->gate(4);
   read(loop, 4);
   while (held->take_timed().ready < 4) std::this_thread::yield();
@@ -111,7 +111,7 @@ TEST_F(HeadspaceTest, NoBatchIsMadeWhileStreamsAreHeld) {
 
 TEST_F(HeadspaceTest, NotesEachBatchThatIsGivenBackWithItsEpoch) {
   Loop loop = open_one();
-  consumer(loop)->time();
+  consumer(loop)->time(clock_);
   read(loop, 25);
   const auto given = consumer(loop)->take_timed().given;
   ASSERT_EQ(given.size(), 25U);
