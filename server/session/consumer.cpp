@@ -455,8 +455,11 @@ Consumer::Timed Consumer::take_timed() {
               .leases = leases_.size(),
               .over = ended_ || gate_ == nullptr || gate_->seek != loop_.serial};
   // In this order: what is made in between is ready.
-  for (const Way::Leg& leg : way_.legs())
-    timed.making = timed.making || leg.stream->pool()->slots().counts().loaned > 0;
+  for (const Way::Leg& leg : way_.legs()) {
+    const delivery::SlotTable::Counts slots = leg.stream->pool()->slots().counts();
+    timed.making = timed.making || slots.loaned > 0;
+    timed.full = slots.free == 0;  // of the last one
+  }
   timed.ready = way_.ready();
   if (gate_ != nullptr) timed.given = std::exchange(gate_->given, {});
   return timed;

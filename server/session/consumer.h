@@ -144,6 +144,7 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
     std::uint32_t ready = 0;  // batches that lie ready for it, also behind its gate
     std::uint32_t leases = 0;
     bool making = false;                       // its streams are making batches
+    bool full = false;                         // and none can be begun before it gives one back
     bool over = false;                         // it has ended, or its loop has gone elsewhere
     std::vector<StepTimes::Given> given = {};  // since the last call
   };

@@ -21,9 +21,10 @@ namespace spdld::session {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{5};
-// A round goes on after so long with what lies ready, and a rank that has not moved for so long
-// ends the measurement.
+// So long ranks are held at most, and a rank that does nothing for so long ends the measurement.
 constexpr std::chrono::seconds kPatience{60};
+// So many rounds in a row without a step that counts end it.
+constexpr int kMostIdleRounds = 3;
 // The first steps of a round are not those of a training that runs.
 constexpr std::size_t kLeftOut = 2;
 // A loop that stands still keeps the batches that it has; it may keep so many.
@@ -32,9 +33,9 @@ constexpr std::uint32_t kMostKept = 4;
 struct TimedRank {
   SessionPtr session;
   StepTimes times;
+  std::chrono::nanoseconds active_at;  // it was sent or gave back a batch, or one became ready
   Consumer::Timed seen = {};
-  std::uint64_t given = 0;  // batches so far
-  std::uint32_t kept = 1;   // batches that its loop never gives back while it waits
+  std::uint32_t kept = 1;  // batches that its loop never gives back while it waits
 };
 
 // One measurement. Once it is gone, no rank is held.
@@ -72,7 +73,12 @@ class HeadspaceRun {
   void begin_timing(std::size_t left_out);
   void end_timing();
   bool stands_still(TimedRank& rank) const;
+  void look_at(TimedRank& rank);
   void gate(job::Turn until);
+  bool is_at_gate(const TimedRank& rank) const { return rank.seen.turn >= until_; }
+  // Ranks have been held as long as they may be.
+  bool is_due() const { return held_since_ && deps_.clock.now() - *held_since_ > kPatience; }
+  void end_hold();
   // False: a stream is another job's, too.
   bool make_no_further();
   void make_further();
@@ -82,7 +88,9 @@ class HeadspaceRun {
   Status grow();
   Status with_slots(std::uint32_t prefetch);
   bool round();
-  // Holds the ranks until their slots are full; `until`: the turn before which batches lie ready.
+  bool is_full(const TimedRank& rank) const;
+  // Holds the ranks until their slots are full, or as long as they may be held; `until`: the turn
+  // before which batches lie ready then.
   bool fill(job::Turn& until);
   void shrink();
   double slowest() const;
@@ -98,9 +106,10 @@ class HeadspaceRun {
   std::vector<TimedRank> ranks_;
   std::vector<SessionPtr> members_;  // those of ranks_
   Leases::Pools before_;  // the slots that ranks had: kept, so that there is room for them again
-  job::Turn left_ = job::kNoTurn;  // as of the last look
-  std::uint64_t moves_ = 0;        // what the ranks had done by then
-  std::chrono::nanoseconds moved_at_{0};
+  job::Turn left_ = job::kNoTurn;                       // as of the last look
+  job::Turn until_ = job::kNoTurn;                      // where the gate is
+  std::optional<std::chrono::nanoseconds> held_since_;  // the first rank came to the gate
+  int idle_rounds_ = 0;                                 // the last ones
   std::string doing_;
   bool wanted_no_more_ = false;
   bool grown_ = false;
@@ -139,7 +148,8 @@ Status HeadspaceRun::begin(const JobPtr& job) {
     view_.prefetch = std::max(view_.prefetch, view.credits);
   }
   for (const SessionPtr& session : members_)
-    ranks_.push_back({.session = session, .times = StepTimes(wanted_)});
+    ranks_.push_back(
+        {.session = session, .times = StepTimes(wanted_), .active_at = deps_.clock.now()});
   left_ = left();
   if (left_ < wanted_ + kLeast)
     return refused(fmt::format("{} are left of the epochs that are open, and {} are to be timed",
@@ -149,7 +159,6 @@ Status HeadspaceRun::begin(const JobPtr& job) {
   view_.job = job->key.job;
   view_.pipeline = job->key.pipeline;
   view_.ranks = static_cast<std::uint32_t>(ranks_.size());
-  moved_at_ = deps_.clock.now();
   return {};
 }
 
@@ -176,7 +185,6 @@ bool HeadspaceRun::look() {
     view_.ended_by = "its caller has gone";
     return false;
   }
-  std::uint64_t moves = 0;
   MutexLock lock(table_.mutex());
   if (!table_.runs(job_)) {
     view_.ended_by = "the job has ended";
@@ -187,19 +195,26 @@ bool HeadspaceRun::look() {
   } else {
     left_ = left();
   }
-  for (TimedRank& rank : ranks_) {
-    rank.seen = rank.session->consumer->take_timed();
-    for (const StepTimes::Given& given : rank.seen.given) rank.times.add(given);
-    rank.given += rank.seen.given.size();
-    moves += rank.given + rank.seen.turn + rank.seen.ready;
-    if (rank.seen.over && view_.ended_by.empty())
-      view_.ended_by = member_text(*job_, rank.session->member) + " was led elsewhere by its loop";
-  }
-  if (std::exchange(moves_, moves) != moves) moved_at_ = deps_.clock.now();
-  if (view_.ended_by.empty() && deps_.clock.now() - moved_at_ > kPatience)
-    view_.ended_by =
-        fmt::format("no rank came on for {} s, while it {}", kPatience.count(), doing_);
+  for (TimedRank& rank : ranks_) look_at(rank);
+  if (!held_since_ && std::any_of(ranks_.begin(), ranks_.end(),
+                                  [&](const TimedRank& rank) { return is_at_gate(rank); }))
+    held_since_ = deps_.clock.now();
   return view_.ended_by.empty();
+}
+
+void HeadspaceRun::look_at(TimedRank& rank) {
+  const auto now = deps_.clock.now();
+  const Consumer::Timed before = std::exchange(rank.seen, rank.session->consumer->take_timed());
+  for (const StepTimes::Given& given : rank.seen.given) rank.times.add(given);
+  if (!rank.seen.given.empty() || rank.seen.turn != before.turn ||
+      rank.seen.ready != before.ready || is_at_gate(rank))
+    rank.active_at = now;
+  if (!view_.ended_by.empty()) return;
+  const std::string name = member_text(*job_, rank.session->member);
+  if (rank.seen.over)
+    view_.ended_by = name + " was led elsewhere by its loop";
+  else if (now - rank.active_at > kPatience)
+    view_.ended_by = fmt::format("{} did not come on for {} s", name, kPatience.count());
 }
 
 template <typename Done>
@@ -236,7 +251,16 @@ bool HeadspaceRun::stands_still(TimedRank& rank) const {
   return true;
 }
 
+void HeadspaceRun::end_hold() {
+  if (!held_since_) return;
+  const std::chrono::duration<double> held = deps_.clock.now() - *held_since_;
+  view_.longest_hold_s = std::max(view_.longest_hold_s, held.count());
+  held_since_.reset();
+}
+
 void HeadspaceRun::gate(job::Turn until) {
+  end_hold();
+  until_ = until;
   for (const TimedRank& rank : ranks_) rank.session->consumer->gate(until);
 }
 
@@ -251,6 +275,7 @@ void HeadspaceRun::make_further() {
 }
 
 void HeadspaceRun::let_go() {
+  end_hold();
   for (const TimedRank& rank : ranks_) rank.session->consumer->end_timing();
 }
 
@@ -324,33 +349,39 @@ Status HeadspaceRun::grow() {
                   job_->key.job, kLeast));
 }
 
+bool HeadspaceRun::is_full(const TimedRank& rank) const {
+  if (!is_at_gate(rank)) return false;
+  if (rank.seen.full && !rank.seen.making) return true;
+  // A round has so many steps less than batches, and one that the loop keeps.
+  const std::uint64_t lacking = wanted_ - steps_timed() + kLeftOut + 1;
+  return rank.seen.ready >= std::min(std::max<std::uint64_t>(lacking, kLeast), left_) ||
+         rank.seen.ready + rank.seen.leases >= view_.prefetch;
+}
+
 bool HeadspaceRun::fill(job::Turn& until) {
   doing_ = fmt::format("holds the ranks until batches lie ready, in round {}", view_.rounds + 1);
-  const std::uint64_t lacking = wanted_ - std::min(wanted_, steps_timed());
-  const auto began = deps_.clock.now();
-  const auto full = [&] {
-    const std::uint64_t held =
-        least([](const TimedRank& rank) { return rank.seen.ready + rank.seen.leases; });
-    if (held >= std::min({std::uint64_t{view_.prefetch}, lacking + kLeftOut + 1, left_}))
-      return true;
-    return deps_.clock.now() - began > kPatience &&
-           least([](const TimedRank& rank) { return rank.seen.ready; }) >= kLeast;
-  };
-  const bool filled = wait_until(full);
-  if (filled && left_ < kLeast) {
+  // None of the ranks lacks a batch as long as it is held.
+  const engine::Executor::Starving starving(deps_.executor);
+  const bool passed = wait_until([&] {
+    return is_due() || std::all_of(ranks_.begin(), ranks_.end(),
+                                   [&](const TimedRank& rank) { return is_full(rank); });
+  });
+  const std::uint64_t ready =
+      least([&](const TimedRank& rank) { return is_at_gate(rank) ? rank.seen.ready : 0; });
+  if (passed && left_ < kLeast) {
     view_.ended_by = "the epochs that are open end";
-  } else if (filled && !make_no_further()) {
+  } else if (passed && is_due() && ready < kLeast) {
+    view_.ended_by = fmt::format("after {} s, fewer than {} batches lay ready for each rank",
+                                 kPatience.count(), kLeast);
+  } else if (passed && !make_no_further()) {
     view_.ended_by = "another job reads the same batches";
   }
-  const auto nothing_made = [&] {
-    return std::none_of(ranks_.begin(), ranks_.end(),
-                        [](const TimedRank& rank) { return rank.seen.making; });
-  };
-  const bool ready = wait_until(nothing_made);
-  view_.longest_hold_s = std::max(view_.longest_hold_s,
-                                  std::chrono::duration<double>(deps_.clock.now() - began).count());
+  const bool filled = wait_until([&] {
+    return is_due() || std::none_of(ranks_.begin(), ranks_.end(),
+                                    [](const TimedRank& rank) { return rank.seen.making; });
+  });
   until = least([](const TimedRank& rank) { return rank.seen.turn + rank.seen.ready; });
-  return ready;
+  return filled;
 }
 
 bool HeadspaceRun::round() {
@@ -364,15 +395,21 @@ bool HeadspaceRun::round() {
   const bool passed = wait_until([&] {
     bool all = true;
     for (TimedRank& rank : ranks_) {
-      const bool through = rank.seen.turn >= until && rank.seen.leases <= rank.kept;
+      const bool through = is_at_gate(rank) && rank.seen.leases <= rank.kept;
       all = (through || stands_still(rank)) && all;
     }
-    return all;
+    return all || is_due();
   });
   end_timing();
   make_further();
   if (!passed) return false;
-  if (steps_timed() == before) view_.ended_by = "its epochs have too few steps for one to be timed";
+  idle_rounds_ = steps_timed() > before ? 0 : idle_rounds_ + 1;
+  if (is_due() && steps_timed() < wanted_) {
+    view_.ended_by = fmt::format("ranks had waited for {} s until others were through a round",
+                                 kPatience.count());
+  } else if (idle_rounds_ == kMostIdleRounds) {
+    view_.ended_by = "its epochs have too few steps for one to be timed";
+  }
   return view_.ended_by.empty();
 }
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -288,9 +289,65 @@ TEST_F(HeadspaceTest, ARankThatStandsStillEndsItWithWhatWasTimed) {
     clock_.advance(std::chrono::seconds(1));
   const Measured found = measured.get();
   ASSERT_TRUE(found) << found.error().message();
-  EXPECT_THAT(found->ended_by, StartsWith("no rank came on for 60 s"));
+  EXPECT_EQ(found->ended_by, "shard 0 did not come on for 60 s");
   EXPECT_TRUE(found->now_s);
   expect_as_before(loops.front());
+}
+
+TEST_F(HeadspaceTest, RankThatStandsStillEndsItWhileOthersTrain) {
+  std::vector<Loop> loops = open_ranks(2);
+  auto measured = std::async(std::launch::async, [&] { return measure(1000); });
+  // The second one reads nothing.
+  while (measured.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    step(loops.front());
+    clock_.advance(std::chrono::seconds(1));
+  }
+  const Measured found = measured.get();
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->ended_by, "shard 1 did not come on for 60 s");
+  EXPECT_FALSE(found->now_s);
+  for (Loop& loop : loops) expect_as_before(loop);
+}
+
+TEST_F(HeadspaceTest, RanksAreHeldForAMinuteAtMost) {
+  std::vector<Loop> loops = open_ranks(2);
+  std::atomic<bool> in_round = false;
+  auto measured = measure_and([&] { in_round = true; });
+  while (!in_round) {
+    for (Loop& loop : loops) step(loop);
+  }
+  std::atomic<bool> over = false;
+  std::thread quick([&] {
+    while (!over && !HasFailure()) step(loops.front());
+  });
+  while (consumer(loops.front())->waits_for().empty()) std::this_thread::yield();
+  // The other one takes ten seconds for a step.
+  while (measured.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready) {
+    clock_.advance(std::chrono::seconds(10));
+    step(loops.back());
+  }
+  over = true;
+  quick.join();
+  const Measured found = measured.get();
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->ended_by, "ranks had waited for 60 s until others were through a round");
+  EXPECT_GE(found->longest_hold_s, 60);
+  for (Loop& loop : loops) expect_as_before(loop);
+}
+
+TEST_F(HeadspaceTest, StreamIsFullOnceNoSlotIsFree) {
+  Loop loop = open_one();
+  const auto held = consumer(loop);
+  held->time(clock_);
+  held->gate(2);
+  const std::array kept = {loop.rank.batch(), loop.rank.batch()};
+  while (!held->take_timed().full) std::this_thread::yield();
+  while (held->take_timed().making) std::this_thread::yield();
+  EXPECT_EQ(held->take_timed().leases, 2U);
+  EXPECT_EQ(held->take_timed().ready, 4U) << "of six slots, two are leased";
+  ASSERT_TRUE(held->make_no_further());
+  sessions_->release(*loop.rank.connection, kept.front().lease);
+  EXPECT_FALSE(held->take_timed().full);
 }
 
 TEST_F(HeadspaceTest, AJobIsMeasuredOnceAtATime) {
