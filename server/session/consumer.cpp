@@ -407,7 +407,7 @@ void Consumer::time(const Clock& clock) {
 }
 
 void Consumer::end_timing() {
-  make_further();
+  release_streams();
   MutexLock lock(mutex_);
   gate_.reset();
   pump();
@@ -420,12 +420,19 @@ void Consumer::gate(job::Turn until) {
   pump();
 }
 
-bool Consumer::make_no_further() {
+bool Consumer::shares() const {
+  return std::any_of(way_.legs().begin(), way_.legs().end(),
+                     [](const Way::Leg& leg) { return leg.stream->jobs().size() > 1; });
+}
+
+bool Consumer::shares_stream() const {
   MutexLock lock(mutex_);
-  if (gate_ == nullptr || ended_) return false;
-  for (const Way::Leg& leg : way_.legs()) {
-    if (leg.stream->jobs().size() > 1) return false;
-  }
+  return shares();
+}
+
+bool Consumer::hold_streams() {
+  MutexLock lock(mutex_);
+  if (gate_ == nullptr || ended_ || shares()) return false;
   for (const Way::Leg& leg : way_.legs()) {
     (void)leg.stream->hold();
     gate_->held.push_back(leg.stream);
@@ -433,7 +440,7 @@ bool Consumer::make_no_further() {
   return true;
 }
 
-void Consumer::make_further() {
+void Consumer::release_streams() {
   std::vector<std::shared_ptr<stream::Stream>> held;
   {
     MutexLock lock(mutex_);

@@ -135,10 +135,12 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
   void end_timing() SPDLD_EXCLUDES(mutex_);  // its gate opens and its streams go on; idempotent
   // It is sent no turn from `until` on; kNoTurn: as ever.
   void gate(job::Turn until) SPDLD_EXCLUDES(mutex_);
-  // Its streams begin no batch until make_further(). False, and nothing is done: one of them is
-  // read by another job, too.
-  bool make_no_further() SPDLD_EXCLUDES(mutex_);
-  void make_further() SPDLD_EXCLUDES(mutex_);
+  // One of its streams is read by another job, too.
+  bool shares_stream() const SPDLD_EXCLUDES(mutex_);
+  // Its streams begin no batch until release_streams(). False, and nothing is done: it has ended,
+  // or shares one.
+  bool hold_streams() SPDLD_EXCLUDES(mutex_);
+  void release_streams() SPDLD_EXCLUDES(mutex_);
   struct Timed {
     job::Turn turn = 0;       // is sent next
     std::uint32_t ready = 0;  // batches that lie ready for it, also behind its gate
@@ -226,6 +228,7 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
     return gate_ != nullptr && loop_.turn >= gate_->until;
   }
   job::Turn released() const SPDLD_REQUIRES(mutex_);
+  bool shares() const SPDLD_REQUIRES(mutex_);
 
   const WayTerms terms_;
   const ConsumerJob job_;

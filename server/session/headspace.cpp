@@ -29,6 +29,7 @@ constexpr int kMostIdleRounds = 3;
 constexpr std::size_t kLeftOut = 2;
 // A loop that stands still keeps the batches that it has; it may keep so many.
 constexpr std::uint32_t kMostKept = 4;
+constexpr const char* kShared = "another job reads the same batches";
 
 struct TimedRank {
   SessionPtr session;
@@ -37,6 +38,13 @@ struct TimedRank {
   Consumer::Timed seen = {};
   std::uint32_t kept = 1;  // batches that its loop never gives back while it waits
 };
+
+// A consumer that reads on a GPU reads in main memory where that is full.
+bool may_leave_gpu(const JobPlan& plan) {
+  return std::any_of(plan.phases.begin(), plan.phases.end(), [](const auto& phase) {
+    return delivers_to_gpus(*phase.second) && may_stay_in_main_memory(*phase.second);
+  });
+}
 
 // One measurement. Once it is gone, no rank is held.
 class HeadspaceRun {
@@ -72,16 +80,20 @@ class HeadspaceRun {
   std::uint64_t steps_timed() const;
   void begin_timing(std::size_t left_out);
   void end_timing();
-  bool stands_still(TimedRank& rank) const;
   void look_at(TimedRank& rank);
   void gate(job::Turn until);
   bool is_at_gate(const TimedRank& rank) const { return rank.seen.turn >= until_; }
+  // Its loop waits there.
+  bool is_held(const TimedRank& rank) const {
+    return is_at_gate(rank) && rank.seen.leases <= rank.kept;
+  }
   // Ranks have been held as long as they may be.
   bool is_due() const { return held_since_ && deps_.clock.now() - *held_since_ > kPatience; }
   void end_hold();
-  // False: a stream is another job's, too.
-  bool make_no_further();
-  void make_further();
+  bool shares_stream() const;
+  // False: one is another job's, too.
+  bool hold_streams();
+  void release_streams();
   void let_go();
 
   bool time_as_it_is();
@@ -108,7 +120,7 @@ class HeadspaceRun {
   Leases::Pools before_;  // the slots that ranks had: kept, so that there is room for them again
   job::Turn left_ = job::kNoTurn;                       // as of the last look
   job::Turn until_ = job::kNoTurn;                      // where the gate is
-  std::optional<std::chrono::nanoseconds> held_since_;  // the first rank came to the gate
+  std::optional<std::chrono::nanoseconds> held_since_;  // the first one of them
   int idle_rounds_ = 0;                                 // the last ones
   std::string doing_;
   bool wanted_no_more_ = false;
@@ -138,22 +150,27 @@ Status HeadspaceRun::begin(const JobPtr& job) {
     const Consumer::View view = session->consumer->view();
     if (view.ended) return refused(member_text(*job, session->member) + " is leaving");
     const job::State at = plan_->schedule.locate(view.progress.sent, view.own);
-    const pipeline::Phase& phase = *plan_->phase(at.version);
-    if (!view.gpu.empty() && may_stay_in_main_memory(phase))
+    if (session->consumer->gpu() != nullptr && may_leave_gpu(*plan_))
       return refused(
-          "where its GPU has no room for more batches, all of them would come to lie in main "
-          "memory "
+          "where a GPU has no room for more batches, all of them would come to lie in main memory "
           "(on_unavailable: host)");
+    if (session->consumer->shares_stream())
+      return refused(
+          "another job reads the same batches, and would have to make them by itself from then on; "
+          "measure when that job does not run");
     view_.steps_per_epoch = plan_->schedule.steps_per_epoch(at);
+    if (view_.steps_per_epoch < 2)
+      return refused("its epochs have one step, and steps are timed between batches of an epoch");
     view_.prefetch = std::max(view_.prefetch, view.credits);
   }
   for (const SessionPtr& session : members_)
     ranks_.push_back(
         {.session = session, .times = StepTimes(wanted_), .active_at = deps_.clock.now()});
   left_ = left();
-  if (left_ < wanted_ + kLeast)
-    return refused(fmt::format("{} are left of the epochs that are open, and {} are to be timed",
-                               counted(left_, "step"), counted(wanted_, "step")));
+  // They are timed twice.
+  if (const std::uint64_t needed = 2 * wanted_ + kLeast; left_ < needed)
+    return refused(fmt::format("{} are left of the epochs that are open, and {} are needed",
+                               counted(left_, "step"), counted(needed, "step")));
   begin_timing(1);
   for (const TimedRank& rank : ranks_) rank.session->consumer->time(deps_.clock);
   view_.job = job->key.job;
@@ -197,7 +214,7 @@ bool HeadspaceRun::look() {
   }
   for (TimedRank& rank : ranks_) look_at(rank);
   if (!held_since_ && std::any_of(ranks_.begin(), ranks_.end(),
-                                  [&](const TimedRank& rank) { return is_at_gate(rank); }))
+                                  [&](const TimedRank& rank) { return is_held(rank); }))
     held_since_ = deps_.clock.now();
   return view_.ended_by.empty();
 }
@@ -206,8 +223,10 @@ void HeadspaceRun::look_at(TimedRank& rank) {
   const auto now = deps_.clock.now();
   const Consumer::Timed before = std::exchange(rank.seen, rank.session->consumer->take_timed());
   for (const StepTimes::Given& given : rank.seen.given) rank.times.add(given);
+  if (rank.seen.leases <= kMostKept && rank.times.stands_still(now))
+    rank.kept = std::max(rank.kept, rank.seen.leases);
   if (!rank.seen.given.empty() || rank.seen.turn != before.turn ||
-      rank.seen.ready != before.ready || is_at_gate(rank))
+      rank.seen.ready != before.ready || is_held(rank))
     rank.active_at = now;
   if (!view_.ended_by.empty()) return;
   const std::string name = member_text(*job_, rank.session->member);
@@ -245,12 +264,6 @@ void HeadspaceRun::end_timing() {
   for (TimedRank& rank : ranks_) rank.times.end();
 }
 
-bool HeadspaceRun::stands_still(TimedRank& rank) const {
-  if (rank.seen.leases > kMostKept || !rank.times.stands_still(deps_.clock.now())) return false;
-  rank.kept = rank.seen.leases;
-  return true;
-}
-
 void HeadspaceRun::end_hold() {
   if (!held_since_) return;
   const std::chrono::duration<double> held = deps_.clock.now() - *held_since_;
@@ -264,14 +277,18 @@ void HeadspaceRun::gate(job::Turn until) {
   for (const TimedRank& rank : ranks_) rank.session->consumer->gate(until);
 }
 
-bool HeadspaceRun::make_no_further() {
-  return std::all_of(ranks_.begin(), ranks_.end(), [](const TimedRank& rank) {
-    return rank.session->consumer->make_no_further();
-  });
+bool HeadspaceRun::shares_stream() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const TimedRank& rank) { return rank.session->consumer->shares_stream(); });
 }
 
-void HeadspaceRun::make_further() {
-  for (const TimedRank& rank : ranks_) rank.session->consumer->make_further();
+bool HeadspaceRun::hold_streams() {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const TimedRank& rank) { return rank.session->consumer->hold_streams(); });
+}
+
+void HeadspaceRun::release_streams() {
+  for (const TimedRank& rank : ranks_) rank.session->consumer->release_streams();
 }
 
 void HeadspaceRun::let_go() {
@@ -292,20 +309,22 @@ bool HeadspaceRun::time_as_it_is() {
   end_timing();
   view_.steps_now = steps_timed();
   if (view_.steps_now > 0) view_.now_s = slowest();
-  for (TimedRank& rank : ranks_) rank.times = StepTimes(wanted_);
+  for (TimedRank& rank : ranks_) rank.times.forget();
   return timed;
 }
 
 Status HeadspaceRun::with_slots(std::uint32_t prefetch) {
+  JobPlanPtr planned;
   const auto plan = [&](Change& change) SPDLD_REQUIRES(table_.mutex()) -> Status {
     Job& job = *change.job;
     if (job.state.plan != plan_ || job.attached() != members_)
       return Status(Code::kAborted, "the job was changed");
+    if (shares_stream()) return Status(Code::kAborted, kShared);
     before_.clear();
     for (const SessionPtr& session : members_) {
       for (auto& slots : session->consumer->slots()) before_.push_back(std::move(slots));
     }
-    change.next.plan = with_prefetch(*change.next.plan, prefetch);
+    planned = change.next.plan = with_prefetch(*change.next.plan, prefetch);
     change.from = hold(job);
     // From there on batches lie in the new slots. Not before these are there: a driver may take any
     // time to give memory.
@@ -317,8 +336,7 @@ Status HeadspaceRun::with_slots(std::uint32_t prefetch) {
     gate(job::kNoTurn);
     return changed;
   }
-  MutexLock lock(table_.mutex());
-  plan_ = job_->state.plan;
+  plan_ = planned;  // whatever the job has by now
   return {};
 }
 
@@ -373,8 +391,8 @@ bool HeadspaceRun::fill(job::Turn& until) {
   } else if (passed && is_due() && ready < kLeast) {
     view_.ended_by = fmt::format("after {} s, fewer than {} batches lay ready for each rank",
                                  kPatience.count(), kLeast);
-  } else if (passed && !make_no_further()) {
-    view_.ended_by = "another job reads the same batches";
+  } else if (passed && !hold_streams()) {
+    view_.ended_by = kShared;
   }
   const bool filled = wait_until([&] {
     return is_due() || std::none_of(ranks_.begin(), ranks_.end(),
@@ -393,15 +411,11 @@ bool HeadspaceRun::round() {
   gate(until);
   const std::uint64_t before = steps_timed();
   const bool passed = wait_until([&] {
-    bool all = true;
-    for (TimedRank& rank : ranks_) {
-      const bool through = is_at_gate(rank) && rank.seen.leases <= rank.kept;
-      all = (through || stands_still(rank)) && all;
-    }
-    return all || is_due();
+    return is_due() || std::all_of(ranks_.begin(), ranks_.end(),
+                                   [&](const TimedRank& rank) { return is_held(rank); });
   });
   end_timing();
-  make_further();
+  release_streams();
   if (!passed) return false;
   idle_rounds_ = steps_timed() > before ? 0 : idle_rounds_ + 1;
   if (is_due() && steps_timed() < wanted_) {

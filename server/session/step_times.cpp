@@ -28,7 +28,7 @@ double seconds(std::chrono::nanoseconds time) {
 }  // namespace
 
 void StepTimes::begin(std::size_t left_out) {
-  timing_ = true;
+  counting_ = true;
   left_out_ = left_out;
   batches_ = 0;
   last_.reset();
@@ -36,12 +36,11 @@ void StepTimes::begin(std::size_t left_out) {
 }
 
 void StepTimes::add(const Given& given) {
-  if (!timing_) return;
   const std::optional<Given> before = std::exchange(last_, given);
   if (++batches_ == 1 || before->epoch != given.epoch) return;
   const double step_s = seconds(given.at - before->at);
   if (run_steps_.size() < most_) run_steps_.push_back(step_s);
-  if (batches_ > left_out_ && steps_.size() < most_) steps_.push_back(step_s);
+  if (counting_ && batches_ > left_out_ && steps_.size() < most_) steps_.push_back(step_s);
 }
 
 std::optional<double> StepTimes::typical_s() const {
@@ -57,7 +56,7 @@ std::optional<double> StepTimes::typical_s() const {
 }
 
 bool StepTimes::stands_still(std::chrono::nanoseconds now) const {
-  if (!timing_ || batches_ <= left_out_ || run_steps_.empty()) return false;
+  if (batches_ <= left_out_ || run_steps_.empty()) return false;
   const std::chrono::nanoseconds still = now - last_->at;
   return still >= kStill && seconds(still) >= kStillSteps * median(run_steps_);
 }

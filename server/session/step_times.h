@@ -24,15 +24,17 @@ class StepTimes {
   // A run begins with the next batch. Steps that end with one of its first `left_out` batches do
   // not count: they are not those of a training that runs.
   void begin(std::size_t left_out);
-  // Batches are not timed until begin().
-  void end() { timing_ = false; }
+  // Steps do not count until begin().
+  void end() { counting_ = false; }
+  // No step counts any more.
+  void forget() { steps_.clear(); }
   void add(const Given& given);
 
   std::size_t count() const { return steps_.size(); }
   // The median of the means of kBurst steps, as batches come in bursts; none: no step counts.
   std::optional<double> typical_s() const;
-  // The loop has given nothing back for four steps of this run, and for a second. Not known, so
-  // false, before the run has a batch behind those that are left out.
+  // The loop has given nothing back for four steps since begin(), and for a second. Not known, so
+  // false, before there is a batch behind those that are left out.
   bool stands_still(std::chrono::nanoseconds now) const;
 
   static constexpr std::size_t kBurst = 8;
@@ -40,7 +42,7 @@ class StepTimes {
  private:
   std::size_t most_;
   std::vector<double> steps_;  // that count, of all runs
-  bool timing_ = false;
+  bool counting_ = false;
   std::size_t left_out_ = 0;
   std::size_t batches_ = 0;        // of this run
   std::optional<Given> last_;      // of this run

@@ -69,7 +69,8 @@ class HeadspaceTest : public SessionsTest {
   }
   // Once what was begun has been read, all is as it was before.
   void expect_as_before(Loop& loop) {
-    read(loop, 80);
+    for (int i = 0; i < 1000 && consumer(loop)->view().credits != 4 && !HasFailure(); ++i)
+      step(loop);
     EXPECT_EQ(consumer(loop)->view().credits, 4U);
     EXPECT_FALSE(service_->job(self_, "j", "")->limits.prefetch);
   }
@@ -99,14 +100,14 @@ TEST_F(HeadspaceTest, NoBatchIsMadeWhileStreamsAreHeld) {
   held->gate(4);
   read(loop, 4);
   while (held->take_timed().ready < 4) std::this_thread::yield();
-  ASSERT_TRUE(held->make_no_further());
+  ASSERT_TRUE(held->hold_streams());
   Consumer::Timed seen = held->take_timed();
   while (seen.making) seen = held->take_timed();
   held->gate(job::kNoTurn);
   read(loop, seen.ready);
   EXPECT_EQ(held->take_timed().ready, 0U);
   EXPECT_FALSE(held->take_timed().making);
-  held->make_further();
+  held->release_streams();
   read(loop, 20);
 }
 
@@ -214,12 +215,45 @@ TEST_F(HeadspaceTest, IsRefusedWhereItWouldHoldUpOthersOrHasNothingToTime) {
   Loop first = open({.job = "j", .shard = 0});
   EXPECT_THAT(refusal(), HasSubstr("1 of its 2 ranks are attached to this daemon"));
   Loop second = open({.job = "j", .shard = 1});
-  EXPECT_THAT(refusal(),
-              HasSubstr("left of the epochs that are open, and 20 steps are to be timed"));
+  EXPECT_THAT(refusal(), HasSubstr("left of the epochs that are open, and 48 steps are needed"));
   EXPECT_THAT(refusal(7), HasSubstr("7 steps cannot be timed: it may be 8 to 1000"));
   EXPECT_THAT(refusal(1001), HasSubstr("it may be 8 to 1000"));
   const job::Caller other{{.uid = self_.uid + 1, .gid = self_.gid}, 1};
   EXPECT_EQ(service_->headspace(other, "j", "", kSteps, nullptr).error().code(), Code::kNotFound);
+}
+
+TEST_F(HeadspaceTest, IsRefusedWhereEpochsHaveOneStep) {
+  std::string text = yaml("one", "drop");
+  text.replace(text.find("size: 2"), 7, "size: 40");
+  text.replace(text.find("4KiB"), 4, "64KiB");
+  apply(text);
+  Loop loop = open({.pipeline = "one", .job = "j", .shard = 0, .num_shards = 1});
+  const Measured refused = measure();
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(), HasSubstr("its epochs have one step"));
+}
+
+TEST_F(HeadspaceTest, IsRefusedWhereAnotherJobReadsTheSameBatches) {
+  Loop loop = open_one();
+  Loop other = open({.job = "other", .shard = 0, .num_shards = 1});
+  const Measured refused = measure();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(refused.error().message(), HasSubstr("another job reads the same batches"));
+  kill(other);
+  EXPECT_FALSE(consumer(loop)->shares_stream());
+}
+
+TEST_F(HeadspaceTest, JobThatComesToReadTheSameBatchesEndsItBeforeSlotsGrow) {
+  std::vector<Loop> loops = open_ranks(1);
+  std::atomic<bool> begun = false;
+  auto measured = std::async(
+      std::launch::async, [&] { return measure(kSteps, [&](auto...) { return begun = true; }); });
+  while (!begun) std::this_thread::yield();
+  loops.push_back(open({.job = "other", .shard = 0, .num_shards = 1}));
+  const Measured found = read_until(measured, loops);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->ended_by, "another job reads the same batches");
 }
 
 TEST_F(HeadspaceTest, ASwapInARoundEndsItAndNoBatchIsLost) {
@@ -345,7 +379,7 @@ TEST_F(HeadspaceTest, StreamIsFullOnceNoSlotIsFree) {
   while (held->take_timed().making) std::this_thread::yield();
   EXPECT_EQ(held->take_timed().leases, 2U);
   EXPECT_EQ(held->take_timed().ready, 4U) << "of six slots, two are leased";
-  ASSERT_TRUE(held->make_no_further());
+  ASSERT_TRUE(held->hold_streams());
   sessions_->release(*loop.rank.connection, kept.front().lease);
   EXPECT_FALSE(held->take_timed().full);
 }

@@ -85,6 +85,8 @@ TEST_F(StepTimesTest, FirstStepsOfARunAreLeftOut) {
   give({600, 500, 30, 30});
   EXPECT_EQ(times_.count(), 4U) << "steps of the run before are kept";
   EXPECT_DOUBLE_EQ(typical_ms(), 20);
+  times_.forget();
+  EXPECT_EQ(times_.count(), 0U);
 }
 
 TEST_F(StepTimesTest, GapBetweenTwoEpochsIsNoStep) {
@@ -110,6 +112,8 @@ TEST_F(StepTimesTest, LoopStandsStillAfterFourOfItsStepsAndASecond) {
   EXPECT_FALSE(times_.stands_still(now_ + seconds(100))) << "its pace is not known";
   give({400});
   EXPECT_FALSE(times_.stands_still(now_ + milliseconds(1599)));
+  EXPECT_TRUE(times_.stands_still(now_ + milliseconds(1600)));
+  times_.end();
   EXPECT_TRUE(times_.stands_still(now_ + milliseconds(1600)));
   times_.begin(2);
   EXPECT_FALSE(times_.stands_still(now_ + seconds(100)));
