@@ -463,9 +463,11 @@ Consumer::Timed Consumer::take_timed() {
               .over = ended_ || gate_ == nullptr || gate_->seek != loop_.serial};
   // In this order: what is made in between is ready.
   for (const Way::Leg& leg : way_.legs()) {
-    const delivery::SlotTable::Counts slots = leg.stream->pool()->slots().counts();
-    timed.making = timed.making || slots.loaned > 0;
-    timed.full = slots.free == 0;  // of the last one
+    // On a GPU, they are copied from slots in main memory.
+    const delivery::SlotTable::Counts made = leg.stream->pool()->slots().counts();
+    const delivery::SlotTable::Counts read = leg.stream->pool_of(holder())->slots().counts();
+    timed.making = timed.making || made.loaned > 0 || read.loaned > 0;
+    timed.full = made.free == 0 && read.free == 0;  // of the last one
   }
   timed.ready = way_.ready();
   if (gate_ != nullptr) timed.given = std::exchange(gate_->given, {});

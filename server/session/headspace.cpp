@@ -29,6 +29,7 @@ constexpr int kMostIdleRounds = 3;
 constexpr std::size_t kLeftOut = 2;
 // A loop that stands still keeps the batches that it has; it may keep so many.
 constexpr std::uint32_t kMostKept = 4;
+constexpr const char* kStillGrown = "its ranks have more batches ahead than before";
 constexpr const char* kShared = "another job reads the same batches";
 
 struct TimedRank {
@@ -49,14 +50,9 @@ bool may_leave_gpu(const JobPlan& plan) {
 // One measurement. Once it is gone, no rank is held.
 class HeadspaceRun {
  public:
-  HeadspaceRun(const SessionsDeps& deps, stream::Streams& streams, JobTable& table,
-               Changes& changes, std::uint32_t steps, const Headspace::Progress& progress)
-      : deps_(deps),
-        streams_(streams),
-        table_(table),
-        changes_(changes),
-        progress_(progress),
-        wanted_(steps) {}
+  HeadspaceRun(const SessionsDeps& deps, JobTable& table, Changes& changes, std::uint32_t steps,
+               const Headspace::Progress& progress)
+      : deps_(deps), table_(table), changes_(changes), progress_(progress), wanted_(steps) {}
   ~HeadspaceRun() { let_go(); }
   HeadspaceRun(const HeadspaceRun&) = delete;
   HeadspaceRun& operator=(const HeadspaceRun&) = delete;
@@ -98,17 +94,18 @@ class HeadspaceRun {
 
   bool time_as_it_is();
   Status grow();
+  // Those that the ranks have now.
+  Leases::Pools slots() const;
+  Status set_aside();
   Status with_slots(std::uint32_t prefetch);
   bool round();
   bool is_full(const TimedRank& rank) const;
   // Holds the ranks until their slots are full, or as long as they may be held; `until`: the turn
   // before which batches lie ready then.
   bool fill(job::Turn& until);
-  void shrink();
   double slowest() const;
 
   const SessionsDeps& deps_;
-  stream::Streams& streams_;
   JobTable& table_;
   Changes& changes_;
   const Headspace::Progress& progress_;
@@ -117,14 +114,18 @@ class HeadspaceRun {
   JobPlanPtr plan_;
   std::vector<TimedRank> ranks_;
   std::vector<SessionPtr> members_;  // those of ranks_
-  Leases::Pools before_;  // the slots that ranks had: kept, so that there is room for them again
-  job::Turn left_ = job::kNoTurn;                       // as of the last look
-  job::Turn until_ = job::kNoTurn;                      // where the gate is
+  // Slots as the ranks have them, and their memory on GPUs.
+  struct Spare {
+    std::shared_ptr<stream::SlotPool> slots;
+    std::unique_ptr<delivery::DeviceArena> on_gpu;
+  };
+  std::vector<Spare> spares_;       // kept while the ranks have others, so that there is room then
+  job::Turn left_ = job::kNoTurn;   // as of the last look
+  job::Turn until_ = job::kNoTurn;  // where the gate is
   std::optional<std::chrono::nanoseconds> held_since_;  // the first one of them
   int idle_rounds_ = 0;                                 // the last ones
   std::string doing_;
   bool wanted_no_more_ = false;
-  bool grown_ = false;
   HeadspaceView view_;
 };
 
@@ -313,6 +314,27 @@ bool HeadspaceRun::time_as_it_is() {
   return timed;
 }
 
+Leases::Pools HeadspaceRun::slots() const {
+  Leases::Pools pools;
+  for (const SessionPtr& session : members_) {
+    for (const auto& pool : session->consumer->slots()) {
+      if (std::find(pools.begin(), pools.end(), pool) == pools.end()) pools.push_back(pool);
+    }
+  }
+  return pools;
+}
+
+// Under no lock: a driver may take any time to give memory.
+Status HeadspaceRun::set_aside() {
+  for (const auto& pool : slots()) {
+    Spare& spare = spares_.emplace_back();
+    SPDLD_ASSIGN(spare.slots, pool->another());
+    if (pool->gpu() == nullptr || !pool->has_memory()) continue;
+    SPDLD_ASSIGN(spare.on_gpu, pool->gpu()->allocate(pool->device_arena().total_bytes()));
+  }
+  return {};
+}
+
 Status HeadspaceRun::with_slots(std::uint32_t prefetch) {
   JobPlanPtr planned;
   const auto plan = [&](Change& change) SPDLD_REQUIRES(table_.mutex()) -> Status {
@@ -320,15 +342,19 @@ Status HeadspaceRun::with_slots(std::uint32_t prefetch) {
     if (job.state.plan != plan_ || job.attached() != members_)
       return Status(Code::kAborted, "the job was changed");
     if (shares_stream()) return Status(Code::kAborted, kShared);
-    before_.clear();
-    for (const SessionPtr& session : members_) {
-      for (auto& slots : session->consumer->slots()) before_.push_back(std::move(slots));
+    // Others must still find room.
+    Leases::Pools room;
+    for (const auto& pool : slots()) {
+      SPDLD_ASSIGN(room.emplace_back(), pool->another(std::make_shared<stream::ByteMeter>()));
     }
     planned = change.next.plan = with_prefetch(*change.next.plan, prefetch);
     change.from = hold(job);
     // From there on batches lie in the new slots. Not before these are there: a driver may take any
     // time to give memory.
-    change.on_prepared = [this, from = change.from] { gate(from); };
+    change.on_prepared = [this, from = change.from, room = std::move(room)]() mutable {
+      room.clear();
+      gate(from);
+    };
     return {};
   };
   const Status changed = changes_.change_job(job_, plan, Changes::Unwritten::kRefused);
@@ -351,17 +377,22 @@ Status HeadspaceRun::grow() {
       "again until {} are timed. Every batch comes once and in order",
       kPatience.count(), counted(wanted_, "step"));
   for (const TimedRank& rank : ranks_) rank.session->connection->send_notice(notice);
-  Status refused;
-  for (std::uint32_t prefetch = std::max(most, kLeast); prefetch >= kLeast;
+  // A GPU that never holds so much refuses as a failed precondition.
+  const auto is_short = [](const Status& status) {
+    return status.code() == Code::kResourceExhausted || status.code() == Code::kFailedPrecondition;
+  };
+  Status refused = set_aside();
+  for (std::uint32_t prefetch = refused.ok() ? std::max(most, kLeast) : 0; prefetch >= kLeast;
        prefetch = prefetch > kLeast ? std::max(prefetch / 2, kLeast) : 0) {
     refused = with_slots(prefetch);
     if (refused.ok()) {
       view_.prefetch = prefetch;
-      grown_ = true;
       return {};
     }
-    if (refused.code() != Code::kResourceExhausted) return refused;
+    if (!is_short(refused)) break;
   }
+  view_.prefetch = 0;
+  if (!is_short(refused)) return refused;
   return refused.with_context(
       fmt::format("job '{}' cannot be measured: fewer than {} batches fit for each rank",
                   job_->key.job, kLeast));
@@ -427,34 +458,11 @@ bool HeadspaceRun::round() {
   return view_.ended_by.empty();
 }
 
-// Whatever has happened meanwhile.
-void HeadspaceRun::shrink() {
-  const Status nothing(Code::kAborted, "there is nothing to change");
-  const auto plan = [&](Change& change) SPDLD_REQUIRES(table_.mutex()) -> Status {
-    Job& job = *change.job;
-    const std::uint32_t prefetch = job.state.limits.prefetch.value_or(0);
-    const auto& phases = change.next.plan->phases;
-    if (std::all_of(phases.begin(), phases.end(),
-                    [&](const auto& phase) { return phase.second->prefetch == prefetch; }))
-      return nothing;
-    change.next.plan = with_prefetch(*change.next.plan, prefetch);
-    change.from = hold(job);
-    before_.clear();
-    return {};
-  };
-  streams_.drop_ended();  // those that were made in the slots of before hold these, too
-  const Status changed = changes_.change_job(job_, plan, Changes::Unwritten::kCounts);
-  if (changed.ok() || changed.code() == Code::kAborted) return;
-  MutexLock lock(table_.mutex());
-  if (!table_.runs(job_)) return;
-  view_.warning =
-      fmt::format("its ranks still have {} batches ahead: {}", view_.prefetch, changed.message());
-  log::error(about(job_->key), "job '{}': {}", job_->key.job, view_.warning);
-}
-
 Result<HeadspaceView> HeadspaceRun::measure() {
   Status refused;
-  if (time_as_it_is()) {
+  if (!time_as_it_is()) {
+    view_.prefetch = 0;
+  } else {
     refused = grow();
     if (refused.code() == Code::kAborted) {
       view_.ended_by = refused.message();
@@ -467,11 +475,6 @@ Result<HeadspaceView> HeadspaceRun::measure() {
     }
   }
   let_go();
-  if (grown_) {
-    shrink();
-  } else {
-    view_.prefetch = 0;
-  }
   if (!refused.ok()) return tl::unexpected<Status>(refused);
   if (wanted_no_more_) return error(Code::kCancelled, "nobody waits for the measurement");
   return view_;
@@ -514,19 +517,77 @@ Result<HeadspaceView> Headspace::measure(const job::Caller& caller, const JobNam
   const Marked marked(measured_, job->tag);
   if (!marked.is_first())
     return error(Code::kFailedPrecondition, "job '" + job->key.job + "' is being measured");
-  const auto measured = [&]() -> Result<HeadspaceView> {
-    HeadspaceRun run(deps_, streams_, table_, changes_, steps, progress);
+  SPDLD_TRY(bring_back(job).with_context(
+      "job '" + job->key.job + "' cannot be measured again: " + std::string(kStillGrown)));
+  {
+    MutexLock lock(measured_.mutex);
+    measured_.grown.emplace(job->tag, job);
+  }
+  auto measured = [&]() -> Result<HeadspaceView> {
+    HeadspaceRun run(deps_, table_, changes_, steps, progress);
     SPDLD_TRY(run.begin(job));
     log::info(about(job->key, caller.uid), "job '{}' is measured with its data ready: {}",
               job->key.job, counted(steps, "step"));
     return run.measure();
   }();
+  if (const Status back = bring_back(job); !back.ok()) {
+    const std::string warning = fmt::format("{}: {}", kStillGrown, back.message());
+    log::error(about(job->key), "job '{}': {}", job->key.job, warning);
+    if (measured) measured->warning = warning;
+  }
   if (measured) {
     log::info(about(job->key, caller.uid), "job '{}' was measured: {} of its steps, {} held{}{}",
               job->key.job, measured->steps_ready, counted(measured->rounds, "time"),
               measured->ended_by.empty() ? "" : "; ended early: ", measured->ended_by);
   }
   return measured;
+}
+
+Status Headspace::bring_back(const JobPtr& job) {
+  const auto has_it = [&]() SPDLD_REQUIRES(table_.mutex()) {
+    return has_prefetch(*job->state.plan, job->state.limits.prefetch.value_or(0));
+  };
+  const auto is_back = [&] {
+    MutexLock lock(table_.mutex());
+    return !table_.runs(job) || has_it();
+  };
+  const auto plan = [&](Change& change) SPDLD_REQUIRES(table_.mutex()) -> Status {
+    if (has_it()) return Status(Code::kAborted, "there is nothing to change");
+    change.next.plan = with_prefetch(*change.next.plan, change.next.limits.prefetch.value_or(0));
+    change.from = hold(*change.job);
+    return {};
+  };
+  Status changed;
+  if (!is_back()) {
+    streams_.drop_ended();  // they hold slots
+    changed = changes_.change_job(job, plan, Changes::Unwritten::kCounts);
+  }
+  if (!is_back()) return changed;  // where it is, a broken disk may have been told
+  MutexLock lock(measured_.mutex);
+  measured_.grown.erase(job->tag);
+  return {};
+}
+
+void Headspace::tick(JobQueues& queues) {
+  std::vector<JobPtr> due;
+  {
+    MutexLock lock(measured_.mutex);
+    std::erase_if(measured_.grown, [&](const auto& grown) SPDLD_REQUIRES(measured_.mutex) {
+      if (measured_.jobs.contains(grown.first)) return false;
+      due.push_back(grown.second);
+      return true;
+    });
+  }
+  for (const JobPtr& job : due) {
+    const auto keep = [this, job] {
+      MutexLock lock(measured_.mutex);
+      measured_.grown.emplace(job->tag, job);
+    };
+    const Status posted = queues.post(job->key, [this, job, keep] {
+      if (!bring_back(job).ok()) keep();
+    });
+    if (!posted.ok()) keep();
+  }
 }
 
 }  // namespace spdld::session

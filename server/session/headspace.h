@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 
 #include "session/changes.h"
+#include "session/job_queues.h"
 #include "session/views.h"
 #include "stream/streams.h"
 
@@ -21,6 +23,8 @@ namespace spdld::session {
 // made, and lets the ranks go on as far as batches lie ready; these steps are timed. Every batch is
 // handed out once and in order, whatever happens. Anything else that happens to the job or its
 // ranks ends the measurement within some milliseconds: the ranks go on, and prefetch is as before.
+// Room for the slots of before is set aside meanwhile; where they cannot be had all the same,
+// tick() tries again.
 class Headspace {
  public:
   static constexpr std::uint32_t kLeastBatches = 8;  // for each rank, in a round
@@ -39,13 +43,21 @@ class Headspace {
                                 const Progress& progress)
       SPDLD_EXCLUDES(table_.mutex(), table_.records());
 
-  // The jobs that are being measured.
+  // Every second or so: on `queues`, jobs get back the prefetch that they had before they were
+  // measured. Returns at once.
+  void tick(JobQueues& queues);
+
   struct Measured {
     Mutex mutex;
-    std::set<stream::JobTag> jobs SPDLD_GUARDED_BY(mutex);
+    std::set<stream::JobTag> jobs SPDLD_GUARDED_BY(mutex);  // now
+    std::map<stream::JobTag, JobPtr> grown
+        SPDLD_GUARDED_BY(mutex);  // whose prefetch may be another
   };
 
  private:
+  // The job's prefetch is as before.
+  Status bring_back(const JobPtr& job) SPDLD_EXCLUDES(table_.mutex(), table_.records());
+
   const SessionsDeps& deps_;
   stream::Streams& streams_;
   JobTable& table_;

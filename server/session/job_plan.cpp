@@ -71,6 +71,11 @@ JobPlanPtr with_phases(const JobPlan& plan,
   return next;
 }
 
+bool has_prefetch(const JobPlan& plan, std::uint32_t prefetch) {
+  return std::all_of(plan.phases.begin(), plan.phases.end(),
+                     [&](const auto& phase) { return phase.second->prefetch == prefetch; });
+}
+
 JobPlanPtr with_prefetch(const JobPlan& plan, std::uint32_t prefetch) {
   std::map<pipeline::PhasePtr, pipeline::PhasePtr> phases;
   for (const auto& [version, phase] : plan.phases) {

@@ -38,7 +38,9 @@ JobPlanPtr new_run(pipeline::PhasePtr phase, const job::State& from);
 // The same schedule with other phases for some of its versions, of the same facts.
 JobPlanPtr with_phases(const JobPlan& plan,
                        const std::map<pipeline::PhasePtr, pipeline::PhasePtr>& phases);
-// The same with another prefetch for all versions; 0: none of the job's own.
+// The same with another prefetch for all versions, and whether all have it; 0: none of the job's
+// own.
+bool has_prefetch(const JobPlan& plan, std::uint32_t prefetch);
 JobPlanPtr with_prefetch(const JobPlan& plan, std::uint32_t prefetch);
 // With one more edit at a turn that no member has been sent, or with a swap that is planned for a
 // place. The arguments are those of Schedule::add() and plan().

@@ -145,6 +145,12 @@ Status no_such_value(const std::string& key) {
 
 }  // namespace
 
+bool TuneRequest::names(std::string_view key) const {
+  return set.contains(std::string(key)) ||
+         std::any_of(reset.begin(), reset.end(),
+                     [&](const std::string& value) { return value == key || value == "all"; });
+}
+
 std::string text_of(const TuneRequest& request) {
   std::vector<std::string> parts;
   for (const auto& [key, value] : request.set) parts.push_back(key + "=" + value);

@@ -28,6 +28,7 @@ struct TuneRequest {
   std::map<std::string, std::string> set = {};
   std::vector<std::string> reset = {};  // "all": all of them
 
+  bool names(std::string_view key) const;
   bool changes_nothing() const { return set.empty() && reset.empty(); }
 };
 

@@ -140,7 +140,10 @@ Result<std::vector<LiveValue>> Operator::tune_job(const job::Caller& caller, con
     job::JobLimits& limits = change.next.limits;
     const auto before = limits.prefetch;
     SPDLD_TRY(tune(limits, job.first_limits, request).with_context("job '" + job.key.job + "'"));
-    if (limits.prefetch == before) return {};
+    // A measurement may have left another one (headspace.h).
+    const bool brings_back = request.names(kPrefetchKey) &&
+                             !has_prefetch(*change.next.plan, limits.prefetch.value_or(0));
+    if (limits.prefetch == before && !brings_back) return {};
     // The batches from there on are made in other slots.
     change.next.plan = with_prefetch(*change.next.plan, limits.prefetch.value_or(0));
     change.from = hold(job);

@@ -183,6 +183,7 @@ void Sessions::heartbeat() {
 void Sessions::tick() {
   reports_.take_rates();
   attacher_.attach_again_for_room();
+  headspace_.tick(changing_);
   keeper_.tick([this] {
     streams_.tick();
     queries_.forget_texts();

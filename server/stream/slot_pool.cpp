@@ -50,6 +50,11 @@ Result<std::shared_ptr<SlotPool>> SlotPool::create(const delivery::ArenaShape& s
       new SlotPool(std::move(*arena), uid, home, std::move(meter), executor));
 }
 
+Result<std::shared_ptr<SlotPool>> SlotPool::another(std::shared_ptr<ByteMeter> meter) const {
+  return create(arena_->shape(), uid_, home_, meter == nullptr ? meter_ : std::move(meter),
+                executor_);
+}
+
 SlotPool::SlotPool(std::unique_ptr<delivery::Arena> arena, uid_t uid, delivery::ArenaPool& home,
                    std::shared_ptr<ByteMeter> meter, engine::Executor& executor)
     : arena_(std::move(arena)),

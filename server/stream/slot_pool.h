@@ -67,6 +67,9 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   Result<std::shared_ptr<SlotPool>> on(const delivery::DeviceMemoryPtr& gpu,
                                        const delivery::DeviceLayout& layout,
                                        std::uint32_t slot_count, DeviceReserve* reserve = nullptr);
+  // Slots like these; of a pool on a GPU, like its part in main memory. Counted by `meter`, or else
+  // as these are.
+  Result<std::shared_ptr<SlotPool>> another(std::shared_ptr<ByteMeter> meter = nullptr) const;
   ~SlotPool();
   SlotPool(const SlotPool&) = delete;
   SlotPool& operator=(const SlotPool&) = delete;

@@ -67,9 +67,13 @@ class HeadspaceTest : public SessionsTest {
     }
     return measured.get();
   }
+  std::uint64_t arena_bytes() { return service_->job(self_, "j", "")->arena_bytes; }
+  void set_memory(std::uint64_t bytes) {
+    ASSERT_TRUE(service_->tune_job(self_, "j", "", {.set = {{"memory", std::to_string(bytes)}}}));
+  }
   // Once what was begun has been read, all is as it was before.
   void expect_as_before(Loop& loop) {
-    for (int i = 0; i < 1000 && consumer(loop)->view().credits != 4 && !HasFailure(); ++i)
+    for (int i = 0; i < 100'000 && consumer(loop)->view().credits != 4 && !HasFailure(); ++i)
       step(loop);
     EXPECT_EQ(consumer(loop)->view().credits, 4U);
     EXPECT_FALSE(service_->job(self_, "j", "")->limits.prefetch);
@@ -173,23 +177,88 @@ TEST_F(HeadspaceTest, RanksAreToldBeforeTheyWait) {
 
 TEST_F(HeadspaceTest, FewerSlotsAreTriedWhereNotAllFit) {
   std::vector<Loop> loops = open_ranks(1);
-  ASSERT_TRUE(service_->tune_job(
-      self_, "j", "",
-      {.set = {{"memory", std::to_string(service_->job(self_, "j", "")->arena_bytes * 4)}}}));
+  set_memory(5 * arena_bytes());  // old slots, room for as many, and new ones
   auto measured = std::async(std::launch::async, [&] { return measure(100); });
   const Measured found = read_until(measured, loops);
   ASSERT_TRUE(found) << found.error().message();
   EXPECT_EQ(found->prefetch, 16U);
   EXPECT_GT(found->rounds, 6U);
-  EXPECT_EQ(found->warning, "") << "the old slots fit beside the new ones";
+  EXPECT_EQ(found->warning, "");
+  expect_as_before(loops.front());
+}
+
+TEST_F(HeadspaceTest, SlotsShrinkBackWhileTheLoopKeepsAnOldBatch) {
+  std::vector<Loop> loops = open_ranks(1);
+  set_memory(4 * arena_bytes());  // 16 batches fit beside the old slots, but not the way back
+  (void)loops.front().rank.batch();
+  ++loops.front().wish.in_run.turn;
+  auto measured = std::async(std::launch::async, [&] {
+    return measure(100, [](auto, auto, const std::string& what) {
+      return what.find("data ready") == std::string::npos;
+    });
+  });
+  const Measured found = read_until(measured, loops);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code(), Code::kCancelled);
+  expect_as_before(loops.front());
+}
+
+TEST_F(HeadspaceTest, SlotsThatCannotShrinkBackAreTriedAgain) {
+  std::vector<Loop> loops = open_ranks(1);
+  auto measured = measure_and([&] { set_memory(4096); }, kSteps);
+  const Measured found = read_until(measured, loops);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->ended_by, "");
+  EXPECT_THAT(found->warning, StartsWith("its ranks have more batches ahead than before: "));
+  EXPECT_THAT(measure().error().message(), HasSubstr("cannot be measured again: its ranks have"));
+  sessions_->tick();
+  read(loops.front(), 100);
+  EXPECT_EQ(consumer(loops.front())->view().credits, kSteps + 3);
+  set_memory(std::uint64_t{1} << 30);
+  while (consumer(loops.front())->view().credits != 4) {
+    sessions_->tick();
+    step(loops.front());
+  }
+  expect_as_before(loops.front());
+}
+
+TEST_F(HeadspaceTest, ResettingPrefetchBringsTheOldSlotsBack) {
+  std::vector<Loop> loops = open_ranks(1);
+  auto measured = measure_and([&] { set_memory(4096); }, kSteps);
+  ASSERT_TRUE(read_until(measured, loops));
+  set_memory(std::uint64_t{1} << 30);
+  read(loops.front(), 100);
+  EXPECT_EQ(consumer(loops.front())->view().credits, kSteps + 3);
+  ASSERT_TRUE(service_->tune_job(self_, "j", "", {.reset = {"prefetch"}}));
+  expect_as_before(loops.front());
+}
+
+TEST_F(HeadspaceTest, SlotsLeaveRoomInTheBudgetForOthers) {
+  std::vector<Loop> loops = open_ranks(1);
+  const delivery::ArenaShape old = consumer(loops.front())->slots().front()->arena().shape();
+  delivery::ArenaShape grown = old;
+  grown.slot_count += 32 - 4;
+  // They fit beside room for the old ones, but then not another job's.
+  const std::uint64_t room = delivery::arena_bytes(grown) + delivery::arena_bytes(old) * 3 / 2;
+  delivery::ArenaShape rest{.kind = old.kind, .slot_bytes = 4096, .slot_count = 1};
+  rest.slot_bytes +=
+      (budget_.limit_bytes() - budget_.used_bytes() - room - delivery::arena_bytes(rest)) / 4096 *
+      4096;
+  const auto taken = arenas_.take(rest, self_.uid);
+  ASSERT_TRUE(taken) << taken.error().message();
+  bool has_room = false;
+  auto measured =
+      measure_and([&] { has_room = arenas_.take(old, self_.uid + 1).has_value(); }, 100);
+  const Measured found = read_until(measured, loops);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_TRUE(has_room);
+  EXPECT_EQ(found->prefetch, 16U);
   expect_as_before(loops.front());
 }
 
 TEST_F(HeadspaceTest, IsRefusedWithNumbersWhereFewerThanEightBatchesFit) {
   std::vector<Loop> loops = open_ranks(1);
-  const std::uint64_t used = service_->job(self_, "j", "")->arena_bytes;
-  ASSERT_TRUE(
-      service_->tune_job(self_, "j", "", {.set = {{"memory", std::to_string(used + 4096)}}}));
+  set_memory(arena_bytes() + 4096);
   auto measured = std::async(std::launch::async, [&] { return measure(); });
   const Measured refused = read_until(measured, loops);
   ASSERT_FALSE(refused);

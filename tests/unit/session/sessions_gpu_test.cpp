@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -274,6 +276,36 @@ TEST_F(SessionsGpuTest, SeekThatFindsTheGpuFullReadsMainMemory) {
   EXPECT_EQ(rank.next<wire::ResetFrame>(wire::FrameType::kReset).seek, 1U);
   read(rank, 0, 4, false);
   read(other, 0, 4, true);
+}
+
+TEST_F(SessionsGpuTest, MeasurementTakesAsManySlotsAsTheGpuHolds) {
+  apply_arrays(kOrFail);
+  const Rank rank = attach_to_j();
+  read(rank, 0, 1, true);
+  // Three slots, as many again, and 17: 65 would never fit there.
+  gpus_->gpu(0).set_limit((3 + 3 + 17) * 2 * kArrayBytes + 4096);
+  auto measured = std::async(std::launch::async, [&] {
+    return service_->headspace(self_, "j", "", 100, [](auto...) { return true; });
+  });
+  while (measured.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    const wire::BatchFrame batch = rank.any_batch();
+    EXPECT_TRUE(is_on_gpu(batch));
+    sessions_->release(*rank.connection, batch.lease);
+  }
+  const auto found = measured.get();
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->ended_by, "");
+  EXPECT_EQ(found->warning, "");
+  EXPECT_EQ(found->prefetch, 16U);
+}
+
+TEST_F(SessionsGpuTest, JobThatMayLeaveItsGpuIsNotMeasured) {
+  apply_arrays(kOrHost);
+  const Rank rank = attach_to_j();
+  read(rank, 0, 1, true);
+  const auto refused = service_->headspace(self_, "j", "", 100, [](auto...) { return true; });
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(), HasSubstr("(on_unavailable: host)"));
 }
 
 TEST_F(SessionsGpuTest, ApplyRefusesSlotsThatTheGpusBudgetNeverHolds) {
