@@ -66,7 +66,7 @@ class HeadspaceRun {
 
   // Steps until the last epoch that is open ends; kNoTurn: that is far.
   job::Turn left() const SPDLD_REQUIRES(table_.mutex());
-  // Takes down what the ranks have done. False: the measurement is over, for the reason ended_by.
+  // Notes how far each rank has come. False: the measurement is over, and ended_by has the reason.
   bool look();
   // Looks until `done()`. False: it is over.
   template <typename Done>
@@ -79,7 +79,7 @@ class HeadspaceRun {
   void look_at(TimedRank& rank);
   void gate(job::Turn until);
   bool is_at_gate(const TimedRank& rank) const { return rank.seen.turn >= until_; }
-  // Its loop waits there.
+  // The rank's loop waits at the gate.
   bool is_held(const TimedRank& rank) const {
     return is_at_gate(rank) && rank.seen.leases <= rank.kept;
   }
@@ -87,7 +87,7 @@ class HeadspaceRun {
   bool is_due() const { return held_since_ && deps_.clock.now() - *held_since_ > kPatience; }
   void end_hold();
   bool shares_stream() const;
-  // False: one is another job's, too.
+  // False: a stream is read by another job, too.
   bool hold_streams();
   void release_streams();
   void let_go();
@@ -96,6 +96,7 @@ class HeadspaceRun {
   Status grow();
   // Those that the ranks have now.
   Leases::Pools slots() const;
+  // Fills spares_.
   Status set_aside();
   Status with_slots(std::uint32_t prefetch);
   bool round();
@@ -122,10 +123,10 @@ class HeadspaceRun {
   std::vector<Spare> spares_;       // kept while the ranks have others, so that there is room then
   job::Turn left_ = job::kNoTurn;   // as of the last look
   job::Turn until_ = job::kNoTurn;  // where the gate is
-  std::optional<std::chrono::nanoseconds> held_since_;  // the first one of them
-  int idle_rounds_ = 0;                                 // the last ones
+  std::optional<std::chrono::nanoseconds> held_since_;  // when the first rank was held there
+  int idle_rounds_ = 0;  // rounds in a row, up to the last one, in which no step counted
   std::string doing_;
-  bool wanted_no_more_ = false;
+  bool caller_has_gone_ = false;
   HeadspaceView view_;
 };
 
@@ -199,7 +200,7 @@ bool HeadspaceRun::look() {
   if (!view_.ended_by.empty()) return false;
   const std::uint64_t timed = std::min(wanted_, steps_timed());
   if (!progress_(timed, wanted_, doing_)) {
-    wanted_no_more_ = true;
+    caller_has_gone_ = true;
     view_.ended_by = "its caller has gone";
     return false;
   }
@@ -214,6 +215,7 @@ bool HeadspaceRun::look() {
     left_ = left();
   }
   for (TimedRank& rank : ranks_) look_at(rank);
+  if (view_.ended_by.empty() && shares_stream()) view_.ended_by = kShared;
   if (!held_since_ && std::any_of(ranks_.begin(), ranks_.end(),
                                   [&](const TimedRank& rank) { return is_held(rank); }))
     held_since_ = deps_.clock.now();
@@ -362,7 +364,7 @@ Status HeadspaceRun::with_slots(std::uint32_t prefetch) {
     gate(job::kNoTurn);
     return changed;
   }
-  plan_ = planned;  // whatever the job has by now
+  plan_ = planned;  // the job may have yet another one by now
   return {};
 }
 
@@ -476,7 +478,7 @@ Result<HeadspaceView> HeadspaceRun::measure() {
   }
   let_go();
   if (!refused.ok()) return tl::unexpected<Status>(refused);
-  if (wanted_no_more_) return error(Code::kCancelled, "nobody waits for the measurement");
+  if (caller_has_gone_) return error(Code::kCancelled, "nobody waits for the measurement");
   return view_;
 }
 

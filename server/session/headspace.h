@@ -21,10 +21,10 @@ namespace spdld::session {
 // like that of `tune`, but for nothing that is kept: after a restart it is as before. A round holds
 // all ranks at one turn (Gate) until their slots are full, holds their streams, so that no batch is
 // made, and lets the ranks go on as far as batches lie ready; these steps are timed. Every batch is
-// handed out once and in order, whatever happens. Anything else that happens to the job or its
-// ranks ends the measurement within some milliseconds: the ranks go on, and prefetch is as before.
-// Room for the slots of before is set aside meanwhile; where they cannot be had all the same,
-// tick() tries again.
+// handed out once and in order. A change of the job, a rank that leaves or seeks, or a caller that
+// goes ends the measurement within some milliseconds: the ranks go on, and prefetch is as before.
+// Memory for the old slots is set aside meanwhile; where they cannot be had all the same, tick()
+// tries again.
 class Headspace {
  public:
   static constexpr std::uint32_t kLeastBatches = 8;  // for each rank, in a round

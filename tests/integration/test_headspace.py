@@ -80,7 +80,7 @@ def check_rows(daemon: Any, directory: pathlib.Path, read: list[Rows]) -> None:
             assert rows == reader.rows()[: len(rows)], f"rank {rank}"
 
 
-def test_steps_are_timed_and_all_rows_come_once_and_in_order(
+def test_rows_of_a_measured_job_come_once_and_in_order(
     daemon: Any, tmp_path: pathlib.Path, wait_until: Callable[..., Any]
 ) -> None:
     with reading(daemon, "run", tmp_path) as readers:
@@ -99,7 +99,7 @@ def test_steps_are_timed_and_all_rows_come_once_and_in_order(
 
 
 @pytest.mark.parametrize("ends", ["spdlctl", "daemon killed", "daemon stopped"])
-def test_whatever_ends_in_a_round_all_is_as_before(
+def test_all_is_as_before_when_one_side_ends_in_a_round(
     daemon: Any, tmp_path: pathlib.Path, wait_until: Callable[..., Any], ends: str
 ) -> None:
     def credits() -> list[int]:

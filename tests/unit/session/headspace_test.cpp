@@ -80,7 +80,7 @@ class HeadspaceTest : public SessionsTest {
   }
 };
 
-TEST_F(HeadspaceTest, GateStopsALoopAtItsTurnWhileBatchesLieReadyBehindIt) {
+TEST_F(HeadspaceTest, GateStopsALoopBeforeBatchesThatLieReady) {
   Loop loop = open_one();
   const auto held = consumer(loop);
   held->time(clock_);
@@ -125,7 +125,7 @@ TEST_F(HeadspaceTest, NotesEachBatchThatIsGivenBackWithItsEpoch) {
   EXPECT_TRUE(consumer(loop)->take_timed().given.empty()) << "they are told once";
 }
 
-TEST_F(HeadspaceTest, TimesStepsWithDataReadyAndLeavesAllAsItWas) {
+TEST_F(HeadspaceTest, TimedStepsLeaveAllAsItWas) {
   std::vector<Loop> loops = open_ranks(2);
   auto measured = std::async(std::launch::async, [&] { return measure(); });
   const Measured found = read_until(measured, loops);
@@ -269,7 +269,7 @@ TEST_F(HeadspaceTest, IsRefusedWithNumbersWhereFewerThanEightBatchesFit) {
   expect_as_before(loops.front());
 }
 
-TEST_F(HeadspaceTest, IsRefusedWhereItWouldHoldUpOthersOrHasNothingToTime) {
+TEST_F(HeadspaceTest, IsRefusedWhereItHoldsUpOthersOrTimesNothing) {
   const auto refusal = [&](std::uint32_t steps = kSteps) {
     const Measured measured = measure(steps);
     EXPECT_FALSE(measured);
@@ -313,7 +313,7 @@ TEST_F(HeadspaceTest, IsRefusedWhereAnotherJobReadsTheSameBatches) {
   EXPECT_FALSE(consumer(loop)->shares_stream());
 }
 
-TEST_F(HeadspaceTest, JobThatComesToReadTheSameBatchesEndsItBeforeSlotsGrow) {
+TEST_F(HeadspaceTest, JobThatComesToShareBatchesEndsIt) {
   std::vector<Loop> loops = open_ranks(1);
   std::atomic<bool> begun = false;
   auto measured = std::async(
@@ -325,7 +325,7 @@ TEST_F(HeadspaceTest, JobThatComesToReadTheSameBatchesEndsItBeforeSlotsGrow) {
   EXPECT_EQ(found->ended_by, "another job reads the same batches");
 }
 
-TEST_F(HeadspaceTest, ASwapInARoundEndsItAndNoBatchIsLost) {
+TEST_F(HeadspaceTest, SwapInARoundEndsItAndLosesNoBatch) {
   std::vector<Loop> loops = open_ranks(2);
   auto measured = measure_and([&] {
     job::ApplyRequest request;
@@ -342,7 +342,7 @@ TEST_F(HeadspaceTest, ASwapInARoundEndsItAndNoBatchIsLost) {
   for (Loop& loop : loops) expect_as_before(loop);
 }
 
-TEST_F(HeadspaceTest, ARankThatDiesInARoundEndsItAndTheOthersGoOn) {
+TEST_F(HeadspaceTest, RankThatDiesEndsItAndOthersGoOn) {
   std::vector<Loop> loops = open_ranks(2);
   std::atomic<bool> in_round = false;
   auto measured = measure_and([&] { in_round = true; });
@@ -357,7 +357,7 @@ TEST_F(HeadspaceTest, ARankThatDiesInARoundEndsItAndTheOthersGoOn) {
   expect_as_before(loops.front());
 }
 
-TEST_F(HeadspaceTest, ALoopThatGoesElsewhereEndsItsRound) {
+TEST_F(HeadspaceTest, LoopThatSeeksEndsItsRound) {
   std::vector<Loop> loops = open_ranks(1);
   std::atomic<bool> in_round = false;
   auto measured = measure_and([&] { in_round = true; });
@@ -369,7 +369,7 @@ TEST_F(HeadspaceTest, ALoopThatGoesElsewhereEndsItsRound) {
   expect_as_before(loops.front());
 }
 
-TEST_F(HeadspaceTest, ACallerThatGoesLeavesTheRanksAsTheyWere) {
+TEST_F(HeadspaceTest, CallerThatGoesLeavesRanksAsTheyWere) {
   std::vector<Loop> loops = open_ranks(1);
   auto measured = std::async(std::launch::async, [&] {
     return measure(1000, [](auto, auto, const std::string& what) {
@@ -382,7 +382,7 @@ TEST_F(HeadspaceTest, ACallerThatGoesLeavesTheRanksAsTheyWere) {
   expect_as_before(loops.front());
 }
 
-TEST_F(HeadspaceTest, ARankThatStandsStillEndsItWithWhatWasTimed) {
+TEST_F(HeadspaceTest, RankThatStandsStillInARoundEndsIt) {
   std::vector<Loop> loops = open_ranks(1);
   std::atomic<bool> in_round = false;
   auto measured = measure_and([&] { in_round = true; });
@@ -453,7 +453,7 @@ TEST_F(HeadspaceTest, StreamIsFullOnceNoSlotIsFree) {
   EXPECT_FALSE(held->take_timed().full);
 }
 
-TEST_F(HeadspaceTest, AJobIsMeasuredOnceAtATime) {
+TEST_F(HeadspaceTest, JobIsMeasuredOnceAtATime) {
   std::vector<Loop> loops = open_ranks(1);
   Measured second = HeadspaceView{};
   auto measured = measure_and([&] { second = measure(); }, kSteps);
