@@ -107,7 +107,7 @@ void Consumer::note_shortage() {
     return reason->empty() ? shortage_.end() : shortage_.lacks(Shortage::kEpoch);
   if (way_.holds() || way_.empty() || loop_.turn >= loop_.limit())
     return shortage_.lacks(Shortage::kChange);
-  if (is_at_gate()) return shortage_.lacks(Shortage::kChange);
+  if (is_at_gate()) return shortage_.lacks(Shortage::kChange, way_.leg_at(loop_.turn).stream);
   if (loop_.turn >= grant_.until()) return shortage_.lacks(Shortage::kDisk);
   const Way::Leg& leg = way_.front();
   const stream::Index at = leg.at(loop_.turn);

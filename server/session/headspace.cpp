@@ -411,8 +411,6 @@ bool HeadspaceRun::is_full(const TimedRank& rank) const {
 
 bool HeadspaceRun::fill(job::Turn& until) {
   doing_ = fmt::format("holds the ranks until batches lie ready, in round {}", view_.rounds + 1);
-  // None of the ranks lacks a batch as long as it is held.
-  const engine::Executor::Starving starving(deps_.executor);
   const bool passed = wait_until([&] {
     return is_due() || std::all_of(ranks_.begin(), ranks_.end(),
                                    [&](const TimedRank& rank) { return is_full(rank); });

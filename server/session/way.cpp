@@ -14,6 +14,12 @@ constexpr int kMostSpans = 4;
 
 }  // namespace
 
+const Way::Leg& Way::leg_at(job::Turn turn) const {
+  const auto later = std::find_if(legs_.begin() + 1, legs_.end(),
+                                  [&](const Leg& leg) { return leg.from > turn; });
+  return *(later - 1);
+}
+
 const Way::Leg* Way::find(const stream::Stream& stream) const {
   const auto found = std::find_if(legs_.begin(), legs_.end(),
                                   [&](const Leg& leg) { return leg.stream.get() == &stream; });

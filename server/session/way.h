@@ -59,6 +59,8 @@ class Way {
   const std::vector<Leg>& legs() const { return legs_; }
   bool empty() const { return legs_.empty(); }
   const Leg& front() const { return legs_.front(); }
+  // The leg on which it reads that turn, or the last one before.
+  const Leg& leg_at(job::Turn turn) const;
   // The turn from which a further leg is to be joined now, if one is.
   std::optional<job::Turn> lacks_from() const {
     if (until_ == job::kNoTurn || legs_.size() > 1) return std::nullopt;

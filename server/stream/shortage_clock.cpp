@@ -19,9 +19,9 @@ void ShortageClock::end() {
   if (lack_) pass(std::nullopt);
 }
 
-void ShortageClock::lacks(Shortage why) {
-  if (lack_ && lack_->why == why && lack_->stream == nullptr) return;
-  pass(Lack{.why = why});
+void ShortageClock::lacks(Shortage why, std::shared_ptr<const Stream> filling) {
+  if (lack_ && lack_->why == why && lack_->stream == nullptr && lack_->filling == filling) return;
+  pass(Lack{.why = why, .filling = std::move(filling)});
 }
 
 void ShortageClock::lacks_batch(const std::shared_ptr<const Stream>& stream, Index at,
@@ -41,7 +41,8 @@ void ShortageClock::pass(std::optional<Lack> next) {
   }
   if (next) next->before = now && next->stream == lack_->stream ? *now : head_time(next->stream);
   lack_ = std::move(next);
-  const std::shared_ptr<const Stream> stream = lack_ ? lack_->stream : nullptr;
+  std::shared_ptr<const Stream> stream;
+  if (lack_) stream = lack_->stream != nullptr ? lack_->stream : lack_->filling;
   if (starving_ && &starving_->port() == stream.get()) return;
   starving_.reset();
   if (stream != nullptr) starving_.emplace(stream->executor(), stream);

@@ -19,8 +19,8 @@ class ShortageClock {
  public:
   // From now on the reader lacks nothing, or ...
   void end();
-  // ... this.
-  void lacks(Shortage why);
+  // ... this; `filling`: a stream whose batches it is to find ready then.
+  void lacks(Shortage why, std::shared_ptr<const Stream> filling = nullptr);
   // ... this batch of the stream; `otherwise` for as long as that is not being made.
   void lacks_batch(const std::shared_ptr<const Stream>& stream, Index at, Shortage otherwise);
   // Whether it lacks this batch already: `otherwise` need not be found again.
@@ -33,7 +33,8 @@ class ShortageClock {
   // What is lacked now, and since when.
   struct Lack {
     Shortage why;
-    std::shared_ptr<const Stream> stream = nullptr;  // null: it is not about a batch
+    std::shared_ptr<const Stream> stream = nullptr;   // null: it is not about a batch
+    std::shared_ptr<const Stream> filling = nullptr;  // then
     Index at = 0;
     engine::HeadTime before = {};
   };
@@ -42,7 +43,7 @@ class ShortageClock {
   void pass(std::optional<Lack> next);
 
   std::optional<Lack> lack_;
-  std::optional<engine::Executor::Starving> starving_;  // while it lacks a batch
+  std::optional<engine::Executor::Starving> starving_;  // while a stream makes what it lacks
   ShortageTime time_{};
 };
 

@@ -51,8 +51,8 @@ Result<std::shared_ptr<SlotPool>> SlotPool::create(const delivery::ArenaShape& s
 }
 
 Result<std::shared_ptr<SlotPool>> SlotPool::another(std::shared_ptr<ByteMeter> meter) const {
-  return create(arena_->shape(), uid_, home_, meter == nullptr ? meter_ : std::move(meter),
-                executor_);
+  if (meter == nullptr) meter = meter_;
+  return create(arena_->shape(), uid_, home_, std::move(meter), executor_);
 }
 
 SlotPool::SlotPool(std::unique_ptr<delivery::Arena> arena, uid_t uid, delivery::ArenaPool& home,

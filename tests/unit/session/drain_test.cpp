@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sqlite3.h>
 
 #include <string>
 
@@ -188,10 +187,7 @@ TEST_F(DrainTest, AnotherUsersJobOfTheNameIsNone) {
 }
 
 TEST_F(DrainTest, ADrainThatCannotBeKeptDoesNotBegin) {
-  sqlite3* db = nullptr;
-  ASSERT_EQ(sqlite3_open((files_.path("state") + "/spdld.sqlite").c_str(), &db), SQLITE_OK);
-  ASSERT_EQ(sqlite3_exec(db, "DROP TABLE drain", nullptr, nullptr, nullptr), SQLITE_OK);
-  sqlite3_close(db);
+  run_sql("DROP TABLE drain");
   const auto failed = service_->drain(self_);
   ASSERT_FALSE(failed);
   EXPECT_THAT(failed.error().message(), HasSubstr("spdld.sqlite could not be written"));

@@ -222,6 +222,22 @@ TEST_F(HeadspaceTest, SlotsThatCannotShrinkBackAreTriedAgain) {
   expect_as_before(loops.front());
 }
 
+TEST_F(HeadspaceTest, SlotsShrinkBackOnABrokenDisk) {
+  std::vector<Loop> loops = open_ranks(1);
+  std::atomic<bool> in_round = false;
+  auto measured = measure_and([&] { in_round = true; });
+  while (!in_round) step(loops.front());
+  run_sql("DROP TABLE jobs");
+  go_to_epoch(loops.front(), 100);
+  const Measured found = measured.get();
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_THAT(found->ended_by, HasSubstr("was led elsewhere by its loop"));
+  EXPECT_EQ(found->warning, "");
+  const SessionPtr session = sessions_->table().find(loops.front().rank.connection->id());
+  const MutexLock lock(sessions_->table().mutex());
+  EXPECT_TRUE(has_prefetch(*session->job->state.plan, 0));
+}
+
 TEST_F(HeadspaceTest, ResettingPrefetchBringsTheOldSlotsBack) {
   std::vector<Loop> loops = open_ranks(1);
   auto measured = measure_and([&] { set_memory(4096); }, kSteps);

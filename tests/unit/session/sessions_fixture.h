@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <cstdint>
 #include <cstring>
@@ -60,6 +61,14 @@ class SessionsTest : public SessionLayer {
     request.file = "-";
     const auto applied = service_->apply(self_, request, nullptr);
     ASSERT_TRUE(applied) << applied.error().message();
+  }
+  // Beside the store, on its file.
+  void run_sql(const char* statement) {
+    const MutexLock nobody_writes(sessions_->table().records());
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(files_.path("state/spdld.sqlite").c_str(), &db), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(db, statement, nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(db);
   }
   // The daemon with its ranks attached, and another one that knows of pipeline 'p' alone.
   void die_and_start() {

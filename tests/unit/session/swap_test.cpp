@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sqlite3.h>
 #include <unistd.h>
 
 #include <memory>
@@ -57,14 +56,6 @@ class SwapTest : public SessionsTest {
     job.pipeline = "p";
     job.num_shards = num_shards;
     ASSERT_TRUE(service_->create_job(self_, job, nullptr));
-  }
-  // Beside the store, on its file.
-  void run_sql(const char* statement) {
-    const MutexLock nobody_writes(sessions_->table().records());
-    sqlite3* db = nullptr;
-    ASSERT_EQ(sqlite3_open(files_.path("state/spdld.sqlite").c_str(), &db), SQLITE_OK);
-    EXPECT_EQ(sqlite3_exec(db, statement, nullptr, nullptr, nullptr), SQLITE_OK);
-    sqlite3_close(db);
   }
   static Wish wish(std::optional<std::uint32_t> shard = {}) {
     return {.job = "j", .shard = shard, .credits = 2};
