@@ -208,8 +208,23 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
     plan_->layout.set_valid(order.slot, row.index,
                             row.attempt == 0 && row.index < order.rows.valid);
   }
-  process_stats_.end(clock_.now() - begun, waited, made ? Code::kOk : item_code(made.error()));
+  const auto took = clock_.now() - begun;
+  process_stats_.end(took, waited, made ? Code::kOk : item_code(made.error()));
+  if (took.count() > slowest_ns_.load(std::memory_order_relaxed)) note_slowest(row.item, took);
   return made;
+}
+
+void Run::note_slowest(std::uint64_t item, std::chrono::nanoseconds took) {
+  MutexLock lock(slowest_mutex_);
+  if (slowest_ && slowest_->took >= took) return;
+  slowest_ = SlowRow{item, took};
+  slowest_ns_.store(took.count(), std::memory_order_relaxed);
+}
+
+std::optional<Run::SlowRow> Run::take_slowest() {
+  MutexLock lock(slowest_mutex_);
+  slowest_ns_.store(0, std::memory_order_relaxed);
+  return std::exchange(slowest_, std::nullopt);
 }
 
 bool Run::is_absent(const RowSample& sample, std::size_t task) const {

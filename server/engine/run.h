@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "engine/cache/sample_cache.h"
 #include "engine/op_times.h"
@@ -97,6 +99,12 @@ class Run {
     cpu_ns_.fetch_add(spent.count(), std::memory_order_relaxed);
   }
   JpegImages jpeg_images() const { return jpeg_counter_.images(); }
+  // The row that took longest since the last call; none: none was made.
+  struct SlowRow {
+    std::uint64_t item = 0;
+    std::chrono::nanoseconds took{0};
+  };
+  std::optional<SlowRow> take_slowest() SPDLD_EXCLUDES(slowest_mutex_);
   const SampleCache* cache() const { return cache_.get(); }
   const Clock& clock() const { return clock_; }
 
@@ -165,7 +173,13 @@ class Run {
   StageStats process_stats_;
   OpTimes op_times_;
   std::atomic<std::int64_t> cpu_ns_{0};  // relaxed: a count
+  void note_slowest(std::uint64_t item, std::chrono::nanoseconds took)
+      SPDLD_EXCLUDES(slowest_mutex_);
+
   JpegCounter jpeg_counter_;
+  std::atomic<std::int64_t> slowest_ns_{0};  // slowest_'s, so that few rows need the mutex
+  Mutex slowest_mutex_;
+  std::optional<SlowRow> slowest_ SPDLD_GUARDED_BY(slowest_mutex_);
   std::vector<Worker> workers_;  // [worker]
 };
 

@@ -96,6 +96,17 @@ std::chrono::nanoseconds StageStats::percentile(const Histogram& histogram, doub
   return std::chrono::nanoseconds(0);
 }
 
+std::pair<std::uint64_t, double> StageStats::total(const Histogram& histogram) {
+  std::uint64_t tasks = 0;
+  double seconds = 0;
+  for (std::size_t i = 0; i < histogram.size(); ++i) {
+    tasks += histogram[i];
+    seconds += static_cast<double>(histogram[i]) * 1e-9 *
+               static_cast<double>(bucket_value(static_cast<int>(i)).count());
+  }
+  return {tasks, seconds};
+}
+
 StageSnapshot StageStats::snapshot() const {
   std::int32_t in_flight = 0;
   for (const Cell& cell : cells_) in_flight += cell.in_flight.load(std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "base/status.h"
 
@@ -46,6 +47,9 @@ class StageStats {
   Histogram histogram() const;
   // What this share of the tasks took at most; 0 where there are none.
   static std::chrono::nanoseconds percentile(const Histogram& histogram, double share);
+  // How many tasks there are, and what they took together, in seconds.
+  static std::pair<std::uint64_t, double> total(const Histogram& histogram);
+  static int bucket_of(std::uint64_t ns);
   std::uint64_t tasks() const;
   std::uint64_t failures() const;
   std::uint64_t bytes() const;
@@ -55,7 +59,6 @@ class StageStats {
 
  private:
   std::uint64_t failures(Code why) const;
-  static int bucket_of(std::uint64_t ns);
   static std::chrono::nanoseconds bucket_value(int bucket);
 
   static constexpr std::size_t kCells = 16;

@@ -17,7 +17,7 @@ using stream::Shortage;
 
 // A rank that waits less is not kept waiting.
 constexpr double kWaits = 0.03;
-// Of the rows, so many fail: that is told first.
+// Of the rows, so many fail: that is told, also where no rank waits.
 constexpr double kFails = 0.02;
 // A read that has lasted so long, and many times as long as others do, has no answer soon.
 constexpr double kHungS = 3;
@@ -29,6 +29,9 @@ constexpr double kCrowded = 0.1;
 constexpr double kCrowds = 0.3;
 // Functions of `map=` that take such a part of a rank's time are told of.
 constexpr double kMaps = 1.0 / 3;
+// So few rows take so much of the time, each more than ten times as long as most.
+constexpr double kSlowRows = 0.1;
+constexpr double kSlowRowsTake = 0.5;
 // A bound is reached where that part of it is in use.
 constexpr double kReached = 0.85;
 constexpr std::uint32_t kDefaultReads = 16;  // fetch.concurrency
@@ -48,6 +51,7 @@ Evidence seconds(std::string name, double value) { return {std::move(name), valu
 Evidence count(std::string name, double value) { return {std::move(name), value, ""}; }
 
 std::string percent(double of) { return fmt::format("{:.0f} %", of * 100); }
+std::string fine_percent(double of) { return fmt::format("{:.2g} %", of * 100); }
 std::string time(double seconds) {
   return seconds < 0.9995 ? fmt::format("{:.3g} ms", seconds * 1e3)
                           : fmt::format("{:.1f} s", seconds);
@@ -79,8 +83,9 @@ class Rules {
       if (rank.lately) view_.waited_share = std::max(view_.waited_share.value_or(0), waited(rank));
     }
     if (!view_.waited_share) return std::move(view_);
-    failing_data();
+    const std::optional<Finding> failing = failing_data();
     if (*view_.waited_share < kWaits) {
+      if (failing) view_.findings.push_back(*failing);
       crowded_trainer();
       mapping_trainer();
       return std::move(view_);
@@ -88,6 +93,12 @@ class Rules {
     view_.faster = 1 / std::max(1 - *view_.waited_share, 0.01);
     for (const auto& [lack, part] : lacks()) {
       if (auto finding = explain(lack)) add(*std::move(finding), part);
+    }
+    // What keeps ranks waiting and can be mended goes before it.
+    if (failing) {
+      const bool is_second = !view_.findings.empty() && view_.findings[0].cause != "cpu" &&
+                             failing_share() < *view_.waited_share;
+      view_.findings.insert(view_.findings.begin() + (is_second ? 1 : 0), *failing);
     }
     return std::move(view_);
   }
@@ -162,17 +173,21 @@ class Rules {
     return std::nullopt;
   }
 
-  void failing_data() {
+  double failing_share() const {
     const double rows = facts_.process.rows_per_s.value_or(0);
-    const double failures = facts_.process.failures_per_s.value_or(0);
-    if (rows <= 0 || failures / rows < kFails) return;
-    view_.findings.push_back(
-        {.cause = "failing_data",
-         .says = percent(failures / rows) +
-                 " of the rows cannot be made, and others take their place: training sees those "
-                 "more often. Mend the items, or leave them out (exclude, select)",
-         .evidence = {share("process.failed", failures / rows)},
-         .command = "spdlctl get failures " + job_});
+    return rows > 0 ? facts_.process.failures_per_s.value_or(0) / rows : 0;
+  }
+
+  std::optional<Finding> failing_data() const {
+    const double failing = failing_share();
+    if (failing < kFails) return std::nullopt;
+    return Finding{
+        .cause = "failing_data",
+        .says = percent(failing) +
+                " of the rows cannot be made, and others take their place: training sees those "
+                "more often. Mend the items, or leave them out (exclude, select)",
+        .evidence = {share("process.failed", failing)},
+        .command = "spdlctl get failures " + job_};
   }
 
   // Workers that make batches ahead have the core that the trainer's own thread needs.
@@ -328,6 +343,15 @@ class Rules {
                       percent(waits_for_core / making)),
           share("workers.wait_for_core", waits_for_core / making), {},
           up_to(std::min(view_.faster, making / std::max(making - waits_for_core, kLeast))));
+    if (facts_.slow_time >= kSlowRowsTake && facts_.slow_rows <= kSlowRows)
+      return found("slow_items",
+                   fmt::format("{} of the rows take {} of the time that making rows takes: each of "
+                               "them more than ten times as long as most. The slowest of late is "
+                               "{}, which took {}. Make such items smaller, or leave them out "
+                               "(exclude, select, decode_image.max_pixels)",
+                               fine_percent(facts_.slow_rows), percent(facts_.slow_time),
+                               facts_.slowest, time(facts_.slowest_s)),
+                   share("process.slow", facts_.slow_time));
     return found(
         "cpu",
         fmt::format("all {} workers make rows of this job, {} each in '{}'{}: have the cache "

@@ -49,6 +49,12 @@ struct DiagnosisFacts {
   // Of items that a source has and a rank's next batch waits for, the one that it has longest.
   std::string oldest_read = {};
   double oldest_read_s = 0;
+  // Rows that took more than ten times as long to make as most: their share of the rows, and of the
+  // time; and the row that took longest.
+  double slow_rows = 0;
+  double slow_time = 0;
+  std::string slowest = {};
+  double slowest_s = 0;
 };
 
 // Says why a job's ranks wait, by figures alone: docs/tuning.md has each rule. Where no rule fits

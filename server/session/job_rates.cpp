@@ -3,13 +3,21 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 namespace spdld::session {
 namespace {
 
 constexpr std::chrono::seconds kTimesSpan{5};
+constexpr int kSlowTimes = 10;  // as long as most others
 
 std::uint64_t ns(std::chrono::nanoseconds of) { return static_cast<std::uint64_t>(of.count()); }
+
+std::optional<engine::Run::SlowRow> slower(const std::optional<engine::Run::SlowRow>& one,
+                                           const std::optional<engine::Run::SlowRow>& other) {
+  if (!one || !other) return one ? one : other;
+  return one->took < other->took ? other : one;
+}
 
 }  // namespace
 
@@ -23,10 +31,15 @@ void JobRates::add(std::chrono::nanoseconds now, std::uint64_t rows, const RunPt
     run_ = run;
   }
   if (is_other || now - later_.at >= kTimesSpan) {
-    const Taken taken{.at = now, .fetch = fetch.histogram(), .process = process.histogram()};
+    if (is_other) slowest_.reset();
+    const Taken taken{.at = now,
+                      .fetch = fetch.histogram(),
+                      .process = process.histogram(),
+                      .slowest = std::exchange(slowest_, std::nullopt)};
     before_ = is_other ? taken : later_;
     later_ = taken;
   }
+  slowest_ = slower(slowest_, run->take_slowest());
   decltype(stages_)::Counts counts{};
   std::size_t first = 0;
   for (const engine::StageStats* const stage : {&fetch, &process}) {
@@ -52,6 +65,10 @@ std::optional<JobRates::Stage> JobRates::process(const RunPtr& run) const {
   return of;
 }
 
+std::optional<engine::Run::SlowRow> JobRates::slowest() const {
+  return slower(later_.slowest, slowest_);
+}
+
 JobRates::Making JobRates::making() const {
   return {.run = run_, .rows = stages_.per_second(kCounters + kBusyNs).value_or(0) * 1e-9};
 }
@@ -63,7 +80,16 @@ std::optional<JobRates::Times> JobRates::times(const engine::StageStats& stats,
   if (std::all_of(lately.begin(), lately.end(), [](std::uint64_t tasks) { return tasks == 0; }))
     return std::nullopt;
   const auto of = [&](double share) { return engine::StageStats::percentile(lately, share); };
-  return Times{.p50 = of(0.50), .p90 = of(0.90), .p99 = of(0.99)};
+  Times times{.p50 = of(0.50), .p90 = of(0.90), .p99 = of(0.99)};
+  engine::StageStats::Histogram slow = lately;
+  const int first =
+      engine::StageStats::bucket_of(static_cast<std::uint64_t>(kSlowTimes * times.p50.count())) + 1;
+  std::fill_n(slow.begin(), std::min<std::size_t>(first, slow.size()), 0);
+  const auto [all, all_s] = engine::StageStats::total(lately);
+  const auto [slow_tasks, slow_s] = engine::StageStats::total(slow);
+  times.slow = static_cast<double>(slow_tasks) / static_cast<double>(all);
+  if (all_s > 0) times.slow_time = slow_s / all_s;
+  return times;
 }
 
 std::optional<JobRates::Stage> JobRates::stage(const RunPtr& run, std::size_t first) const {

@@ -26,6 +26,9 @@ class JobRates {
     std::chrono::nanoseconds p50{0};
     std::chrono::nanoseconds p90{0};
     std::chrono::nanoseconds p99{0};
+    // Tasks that took more than ten times p50: their share of all, and of the time.
+    double slow = 0;
+    double slow_time = 0;
   };
   struct Stage {
     double rows_per_s = 0;
@@ -45,6 +48,8 @@ class JobRates {
     double rows = 0;
   };
   Making making() const;
+  // The row of the current run that took longest to make in the last 5 to 10 s.
+  std::optional<engine::Run::SlowRow> slowest() const;
 
  private:
   // All tasks of a stage up to some time.
@@ -52,6 +57,7 @@ class JobRates {
     std::chrono::nanoseconds at{0};
     engine::StageStats::Histogram fetch{};
     engine::StageStats::Histogram process{};
+    std::optional<engine::Run::SlowRow> slowest = std::nullopt;  // up to then, since the one before
   };
 
   static std::optional<Times> times(const engine::StageStats& stats,
@@ -70,6 +76,7 @@ class JobRates {
   // Where `before_` was taken five seconds or more before the last add(), `later_` replaces it.
   Taken before_;
   Taken later_;
+  std::optional<engine::Run::SlowRow> slowest_;  // since later_ was taken
   std::weak_ptr<engine::Run> run_;  // never locked: its last owner must not be found here
 };
 

@@ -308,6 +308,15 @@ Result<std::vector<DiagnosisFacts>> Reports::diagnosis_facts(
     const std::vector<job::StageView> stages = stages_of(*job, deps_.executor.threads());
     facts.fetch = stages.front();
     facts.process = stages.back();
+    const std::shared_ptr<engine::Run> run = job->phase()->run;
+    if (const auto rates = job->rates.process(run); rates && rates->times) {
+      facts.slow_rows = rates->times->slow;
+      facts.slow_time = rates->times->slow_time;
+    }
+    if (const auto slowest = job->rates.slowest()) {
+      facts.slowest = run->source().uri(slowest->item);
+      facts.slowest_s = seconds(slowest->took);
+    }
     const auto own = making.find(job->rates.making().run);
     facts.others_served = all_making - (own == making.end() ? 0 : own->second);
     for (const SessionPtr& session : job->attached()) {

@@ -50,6 +50,15 @@ TEST(StageStats, TellsPercentilesWithinAFifth) {
   EXPECT_NEAR(static_cast<double>(now.p99.count()), 990e3, 198e3);
 }
 
+TEST(StageStats, AddsUpWhatTasksOfAHistogramTook) {
+  StageStats stats;
+  for (int i = 0; i < 99; ++i) stats.end(microseconds(10), nanoseconds(0));
+  stats.end(std::chrono::milliseconds(9), nanoseconds(0));
+  const auto [tasks, seconds] = StageStats::total(stats.histogram());
+  EXPECT_EQ(tasks, 100U);
+  EXPECT_NEAR(seconds, 99 * 10e-6 + 9e-3, 0.2 * seconds);
+}
+
 TEST(StageStats, SurvivesTimesThatNoClockGives) {
   StageStats stats;
   for (const nanoseconds time : {nanoseconds(-5), nanoseconds(0), nanoseconds::max()}) {

@@ -274,6 +274,31 @@ TEST_F(DiagnosisTest, NamesFailingDataFirstAlsoWhereNobodyWaits) {
   EXPECT_EQ(diagnose(facts_, daemon_).findings[1].cause, "cpu");
 }
 
+TEST_F(DiagnosisTest, NamesFailingDataBehindWhatKeepsRanksWaitingMore) {
+  facts_.process.failures_per_s = 25;
+  lack(Shortage::kSlot);
+  EXPECT_EQ(first_cause(), "prefetch");
+  EXPECT_EQ(diagnose(facts_, daemon_).findings[1].cause, "failing_data");
+  facts_.process.failures_per_s = 250;
+  EXPECT_EQ(first_cause(), "failing_data") << "half of the rows fail, and ranks wait for less";
+}
+
+TEST_F(DiagnosisTest, NamesFewRowsThatTakeMostOfTheTime) {
+  lack(Shortage::kWorker);
+  facts_.slow_rows = 0.012;
+  facts_.slow_time = 0.86;
+  facts_.slowest = "class0/huge.jpg";
+  facts_.slowest_s = 1.52;
+  EXPECT_EQ(first_cause(), "slow_items");
+  EXPECT_THAT(first_says(), HasSubstr("1.2 % of the rows take 86 %"));
+  EXPECT_THAT(first_says(), HasSubstr("class0/huge.jpg, which took 1.5 s"));
+  facts_.slow_rows = 0.2;
+  EXPECT_EQ(first_cause(), "cpu") << "so many are no exception";
+  facts_.slow_rows = 0.012;
+  facts_.slow_time = 0.3;
+  EXPECT_EQ(first_cause(), "cpu");
+}
+
 TEST_F(DiagnosisTest, NamesNothingWhereWorkersAreIdleForNoReasonThatItKnows) {
   lack(Shortage::kWorker);
   daemon_.workers_lately = WorkersView{.rows_s = 0.4, .left_s = 1.6, .core_s = 0.3};
