@@ -128,7 +128,7 @@ class Rules {
   }
 
   void add(Finding finding, double part) {
-    finding.evidence.insert(finding.evidence.begin(), share("lacked", part));
+    finding.evidence.insert(finding.evidence.begin(), share("part_of_wait", part));
     view_.findings.push_back(std::move(finding));
   }
 
@@ -184,7 +184,7 @@ class Rules {
     return Finding{
         .cause = "failing_data",
         .says = percent(failing) +
-                " of the rows cannot be made, and others take their place: training sees those "
+                " of the rows cannot be made, and others take their place, which training sees "
                 "more often. Mend the items, or leave them out (exclude, select)",
         .evidence = {share("process.failed", failing)},
         .command = "spdlctl get failures " + job_};
@@ -272,7 +272,7 @@ class Rules {
     if (in_flight >= kReached * most)
       return {.cause = slow && most >= kDefaultReads ? "storage_latency" : "fetch_concurrency",
               .says = fmt::format("{} takes {} for a read, and no more than {} are under way at "
-                                  "once, as 'concurrency' of fetch allows",
+                                  "once, as 'concurrency' of fetch allows: have more",
                                   storage(), time(read_s), most),
               .evidence = std::move(evidence),
               .command =
@@ -327,8 +327,8 @@ class Rules {
     if (others > 0.25 * (own + others))
       return found("other_jobs",
                    fmt::format("of the workers that make rows, other jobs have {}: give this one "
-                               "more weight",
-                               percent(others / (own + others))),
+                               "more weight than its {:.3g}",
+                               percent(others / (own + others)), facts_.job.limits.weight),
                    share("workers.others", others / (own + others)),
                    fmt::format("spdlctl tune {} weight={:.3g}", job_, 4 * facts_.job.limits.weight),
                    with(own + others));
@@ -346,11 +346,11 @@ class Rules {
     if (facts_.slow_time >= kSlowRowsTake && facts_.slow_rows <= kSlowRows)
       return found("slow_items",
                    fmt::format("{} of the rows take {} of the time that making rows takes: each of "
-                               "them more than ten times as long as most. The slowest of late is "
-                               "{}, which took {}. Make such items smaller, or leave them out "
-                               "(exclude, select, decode_image.max_pixels)",
+                               "them more than ten times the median. The slowest of late is "
+                               "{}, which took {} in '{}'. Make such items smaller, or leave "
+                               "them out (exclude, select, decode_image.max_pixels)",
                                fine_percent(facts_.slow_rows), percent(facts_.slow_time),
-                               facts_.slowest, time(facts_.slowest_s)),
+                               facts_.slowest, time(facts_.slowest_s), facts_.process.stage),
                    share("process.slow", facts_.slow_time));
     return found(
         "cpu",

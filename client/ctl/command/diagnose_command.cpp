@@ -27,12 +27,18 @@ std::string show(const v1::Evidence& evidence) {
 std::string verdict(const v1::Diagnosis& job) {
   if (job.ranks() == 0) return "no rank is attached";
   if (!job.has_waited_share()) return "not known yet: its ranks have only just come";
-  const std::string waited = fmt::format("{:.1f} % of their time", job.waited_share() * 100);
+  const std::string waited = fmt::format("{:.1f} %", job.waited_share() * 100);
   if (job.faster() <= 1)
-    return "ranks do not wait for data (" + waited + "): the trainer sets the pace";
-  std::string text =
-      fmt::format("ranks wait for data {}; with data ready, training would be {} as fast", waited,
-                  job.faster() > 10 ? "more than 10 x" : fmt::format("{:.1f} x", job.faster()));
+    return "ranks do not wait for data (at most " + waited +
+           " of their time): the trainer sets the pace";
+  std::string text = job.ranks() == 1 ? "its rank waits for data "
+                                      : "of its ranks, the one that waits most waits for data ";
+  text += waited + " of its time";
+  // Batches that a slower replica has not read are ready for that one.
+  if (job.findings().empty() || job.findings(0).cause() != "slow_replica")
+    text +=
+        fmt::format("; with data ready, training would be {} as fast",
+                    job.faster() > 10 ? "more than 10 x" : fmt::format("{:.1f} x", job.faster()));
   if (job.findings().empty()) text += "; the figures do not tell why";
   return text;
 }

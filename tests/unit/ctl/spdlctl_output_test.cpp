@@ -431,14 +431,21 @@ TEST(Listing, ShowsHowFastStagesAreAndHowBusy) {
   stages.Mutable(1)->set_rows_per_s(1234.5);
   stages.Mutable(1)->set_served(4.1);
   stages.Mutable(1)->set_busy_share(0.256);
+  stages.Mutable(1)->set_bytes_per_s(3 << 20);
   EXPECT_EQ(
       printed(stages_table(stages)),
       "JOB    PIPELINE  STAGE  ROWS/S  SERVED  BUSY%  TASKS  FAILED   BUSY  WAITED  RUNNING  P50  "
-      " P99\n"
+      " P99   READ/S\n"
       "run-7  pets      fetch       -       -      -    128       0  0.50s   0.00s     0/16  4us  "
-      "18us\n"
+      "18us        -\n"
       "run-7  pets      fetch    1234     4.1     26    128       0  0.50s   0.00s     0/16  4us  "
-      "18us\n");
+      "18us  3.0 MiB\n");
+  v1::OpTime& decode = *stages.Mutable(1)->add_ops();
+  decode.set_field("image");
+  decode.set_ops("decode_image");
+  decode.set_rows(4);
+  decode.set_spent_s(0.002);
+  EXPECT_NE(printed(stages_table(stages)).find("image: decode_image 500us"), std::string::npos);
 }
 
 TEST(Listing, ShowsHowLongReadsWaitForThreadsAndForADevice) {
@@ -554,7 +561,9 @@ TEST(Listing, ShowsWhatTheDaemonTakesAndByWhatItGivesWay) {
   const std::string takes = "process    PSS 3.0 MiB, CPU pressure 13 %, priority ";
   EXPECT_EQ(process("niceness", 10, ""), takes + "by niceness 10");
   EXPECT_EQ(process("autogroup", 0, ""), takes + "by niceness 0 of its session (autogroup)");
-  EXPECT_EQ(process("cpu_weight", 10, "/a\n"), takes + "by CPU weight 10 of cgroup /a\\n");
+  daemon.mutable_priority()->set_niceness(7);
+  EXPECT_EQ(process("cpu_weight", 10, "/a\n"),
+            takes + "by CPU weight 10 of cgroup /a\\n, and in it by niceness 7");
 }
 
 TEST(Listing, ShowsEachGpuAndWhatTheDaemonHasThere) {

@@ -304,7 +304,7 @@ TEST_F(SpdlctlTest, TellsWhyRanksWaitWithFiguresAndWhatToPaste) {
        .ranks = 2,
        .findings = {{.cause = "epoch",
                      .says = "the next epoch is not open yet",
-                     .evidence = {{"lacked", 0.98, "share"}, {"rows", 12.345, "rows/s"}},
+                     .evidence = {{"part_of_wait", 0.98, "share"}, {"rows", 12.345, "rows/s"}},
                      .command = "spdlctl job advance run",
                      .brings = "up to 1.7 x the rows a second"},
                     {.cause = "cpu", .says = "all workers are at work"}}},
@@ -318,18 +318,19 @@ TEST_F(SpdlctlTest, TellsWhyRanksWaitWithFiguresAndWhatToPaste) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(service_.calls().back(), "diagnose run pets");
   EXPECT_EQ(outcome.out,
-            "job 'run' on pipeline 'pets': ranks wait for data 41.0 % of their time; with data "
-            "ready, training would be 1.7 x as fast\n"
+            "job 'run' on pipeline 'pets': of its ranks, the one that waits most waits for data "
+            "41.0 % of its time; with data ready, training would be 1.7 x as fast\n"
             "1. epoch: the next epoch is not open yet\n"
-            "   figures  lacked 98 %, rows 12.3 rows/s\n"
+            "   figures  part_of_wait 98 %, rows 12.3 rows/s\n"
             "   try      spdlctl job advance run\n"
             "   brings   up to 1.7 x the rows a second\n"
             "2. cpu: all workers are at work\n"
-            "job 'idle' on pipeline 'pets': ranks do not wait for data (1.0 % of their time): the "
+            "job 'idle' on pipeline 'pets': ranks do not wait for data (at most 1.0 % of their "
+            "time): the "
             "trainer sets the pace\n"
             "job 'new' on pipeline 'pets': not known yet: its ranks have only just come\n"
             "job 'empty' on pipeline 'pets': no rank is attached\n"
-            "job 'odd' on pipeline 'pets': ranks wait for data 99.0 % of their time; with data "
+            "job 'odd' on pipeline 'pets': its rank waits for data 99.0 % of its time; with data "
             "ready, training would be more than 10 x as fast; the figures do not tell why\n");
   service_.diagnoses.clear();
   EXPECT_EQ(spdlctl({"diagnose"}).out, "no jobs\n");

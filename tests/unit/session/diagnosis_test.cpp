@@ -291,7 +291,7 @@ TEST_F(DiagnosisTest, NamesFewRowsThatTakeMostOfTheTime) {
   facts_.slowest_s = 1.52;
   EXPECT_EQ(first_cause(), "slow_items");
   EXPECT_THAT(first_says(), HasSubstr("1.2 % of the rows take 86 %"));
-  EXPECT_THAT(first_says(), HasSubstr("class0/huge.jpg, which took 1.5 s"));
+  EXPECT_THAT(first_says(), HasSubstr("class0/huge.jpg, which took 1.5 s in"));
   facts_.slow_rows = 0.2;
   EXPECT_EQ(first_cause(), "cpu") << "so many are no exception";
   facts_.slow_rows = 0.012;
