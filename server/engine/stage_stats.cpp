@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <ranges>
 
 namespace spdld::engine {
 
@@ -112,13 +111,15 @@ StageSnapshot StageStats::snapshot() const {
   for (const Cell& cell : cells_) in_flight += cell.in_flight.load(std::memory_order_relaxed);
   const Histogram counts = histogram();
   std::map<Code, std::uint64_t> by_code;
+  std::uint64_t failed = 0;
   for (std::size_t i = 0; i < kCodes; ++i) {
     const auto code = static_cast<Code>(i);
-    if (const std::uint64_t count = failures(code); count > 0) by_code[code] = count;
+    const std::uint64_t count = failures(code);
+    if (count > 0) by_code[code] = count;
+    failed += count;
   }
-  const auto failed = std::views::values(by_code);
   return {.tasks = tasks(),
-          .failures = std::accumulate(failed.begin(), failed.end(), std::uint64_t{0}),
+          .failures = failed,
           .failures_by_code = by_code,
           .bytes = bytes(),
           .busy = busy(),

@@ -15,8 +15,8 @@ constexpr int kMostSpans = 4;
 }  // namespace
 
 const Way::Leg& Way::leg_at(job::Turn turn) const {
-  const auto later = std::find_if(legs_.begin() + 1, legs_.end(),
-                                  [&](const Leg& leg) { return leg.from > turn; });
+  const auto later =
+      std::find_if(legs_.begin() + 1, legs_.end(), [&](const Leg& leg) { return leg.from > turn; });
   return *(later - 1);
 }
 

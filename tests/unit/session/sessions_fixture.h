@@ -112,7 +112,8 @@ class SessionsTest : public SessionLayer {
     std::uint32_t seek = 0;
   };
   Loop open(Wish wish) {
-    Loop loop{.rank = attach(wish), .wish = std::move(wish)};
+    Rank rank = attach(wish);
+    Loop loop{.rank = std::move(rank), .wish = std::move(wish)};
     take_up(loop);
     return loop;
   }
