@@ -24,6 +24,10 @@ class SystemClock final : public Clock {
   }
 };
 
+inline double in_seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
 std::uint64_t unix_ms();  // now, as the system's clock has it
 
 // CPU time that the calling thread has used so far.

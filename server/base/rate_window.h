@@ -10,6 +10,11 @@
 
 namespace spdld {
 
+// A time as a counter; none is less than 0.
+inline std::uint64_t as_count(std::chrono::nanoseconds of) {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(of.count(), 0));
+}
+
 // How fast some counters have grown lately. Whoever owns the counters adds what they say about once
 // a second; what was true in the last 10 s is kept, in place. Not thread-safe: its owner guards it.
 template <std::size_t kCounters>

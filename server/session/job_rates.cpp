@@ -11,8 +11,6 @@ namespace {
 constexpr std::chrono::seconds kTimesSpan{5};
 constexpr int kSlowTimes = 10;  // as long as most others
 
-std::uint64_t ns(std::chrono::nanoseconds of) { return static_cast<std::uint64_t>(of.count()); }
-
 std::optional<engine::Run::SlowRow> slower(const std::optional<engine::Run::SlowRow>& one,
                                            const std::optional<engine::Run::SlowRow>& other) {
   if (!one || !other) return one ? one : other;
@@ -44,8 +42,8 @@ void JobRates::add(std::chrono::nanoseconds now, std::uint64_t rows, const RunPt
   std::size_t first = 0;
   for (const engine::StageStats* const stage : {&fetch, &process}) {
     counts[first + kRows] = stage->tasks();
-    counts[first + kBusyNs] = ns(stage->busy());
-    counts[first + kWaitNs] = ns(stage->wait());
+    counts[first + kBusyNs] = as_count(stage->busy());
+    counts[first + kWaitNs] = as_count(stage->wait());
     counts[first + kFailures] = stage->failures();
     counts[first + kBytes] = stage->bytes();
     first += kCounters;

@@ -9,13 +9,10 @@
 #include <utility>
 
 #include "base/cgroup.h"
+#include "base/clock.h"
 
 namespace spdld::session {
 namespace {
-
-double seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 std::uint64_t microseconds(std::chrono::nanoseconds time) {
   return static_cast<std::uint64_t>(time.count() / 1000);
@@ -90,11 +87,11 @@ SessionView view_of(const Session& session) {
           .rows = consumer.rows,
           .arena_bytes = consumer.arena_bytes,
           .gpu = consumer.gpu,
-          .waited_s = seconds(consumer.waiting.waited),
+          .waited_s = in_seconds(consumer.waiting.waited),
           .waits = consumer.waiting.waits,
           .steps = consumer.waiting.steps,
-          .between_s = seconds(consumer.waiting.between),
-          .map_s = seconds(consumer.waiting.mapped),
+          .between_s = in_seconds(consumer.waiting.between),
+          .map_s = in_seconds(consumer.waiting.mapped),
           .waits_by_length = consumer.waiting.waits_by_length};
 }
 
@@ -115,8 +112,8 @@ std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
         .stage = stage.name,
         .tasks = now.tasks,
         .failures = now.failures,
-        .busy_s = seconds(now.busy),
-        .wait_s = seconds(now.wait),
+        .busy_s = in_seconds(now.busy),
+        .wait_s = in_seconds(now.wait),
         .in_flight = now.in_flight,
         .concurrency = concurrency > 0 ? static_cast<std::uint32_t>(concurrency) : threads,
         .p50_us = microseconds(now.p50),
@@ -146,7 +143,7 @@ std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
     views.back().ops.push_back({.field = std::move(of.field),
                                 .ops = std::move(of.ops),
                                 .rows = of.rows,
-                                .spent_s = seconds(of.spent)});
+                                .spent_s = in_seconds(of.spent)});
   }
   return views;
 }
@@ -315,16 +312,16 @@ Result<std::vector<DiagnosisFacts>> Reports::diagnosis_facts(
     }
     if (const auto slowest = job->rates.slowest()) {
       facts.slowest = run->source().uri(slowest->item);
-      facts.slowest_s = seconds(slowest->took);
+      facts.slowest_s = in_seconds(slowest->took);
     }
     const auto own = making.find(job->rates.making().run);
     facts.others_served = all_making - (own == making.end() ? 0 : own->second);
     for (const SessionPtr& session : job->attached()) {
       facts.ranks.push_back(view_of(*session));
       const auto headway = session->consumer->starved();
-      if (!headway || headway->reads.empty() || seconds(headway->held) < facts.oldest_read_s)
+      if (!headway || headway->reads.empty() || in_seconds(headway->held) < facts.oldest_read_s)
         continue;
-      facts.oldest_read_s = seconds(headway->held);
+      facts.oldest_read_s = in_seconds(headway->held);
       facts.oldest_read = headway->reads;
     }
   }

@@ -4,19 +4,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace spdld::session {
-namespace {
-
-std::uint64_t ns(std::chrono::nanoseconds of) {
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(of.count(), 0));
-}
-
-}  // namespace
 
 ShortagesView shortages_view(const Consumer::Lacked& lacked) {
-  ShortagesView view{.attached_s = std::chrono::duration<double>(lacked.attached).count()};
+  ShortagesView view{.attached_s = in_seconds(lacked.attached)};
   for (std::size_t why = 0; why < stream::kShortages; ++why)
-    view.lacked_s[why] = std::chrono::duration<double>(lacked.time[why]).count();
+    view.lacked_s[why] = in_seconds(lacked.time[why]);
   return view;
 }
 
@@ -27,17 +22,17 @@ void SessionRates::add(std::chrono::nanoseconds now, const Consumer& consumer) {
   counts[kRows] = view.rows;
   counts[kBatches] = view.batches;
   counts[kWaits] = view.waiting.waits;
-  counts[kWaitedNs] = ns(view.waiting.waited);
+  counts[kWaitedNs] = as_count(view.waiting.waited);
   // A client that has come back tells sums since its loader was opened.
   const bool has_told = view.waiting != delivery::WaitedNotice();
   if (has_told != std::exchange(has_told_, has_told)) counts_.clear();
   knows_core_waited_ = view.waiting.core_waited.has_value();
-  counts[kCoreWaitedNs] = ns(view.waiting.core_waited.value_or(std::chrono::milliseconds(0)));
-  counts[kBetweenNs] = ns(view.waiting.between);
-  counts[kMappedNs] = ns(view.waiting.mapped);
-  counts[kAttachedNs] = ns(lacked.attached);
+  counts[kCoreWaitedNs] = as_count(view.waiting.core_waited.value_or(std::chrono::milliseconds(0)));
+  counts[kBetweenNs] = as_count(view.waiting.between);
+  counts[kMappedNs] = as_count(view.waiting.mapped);
+  counts[kAttachedNs] = as_count(lacked.attached);
   for (std::size_t why = 0; why < stream::kShortages; ++why)
-    counts[kLackedNs + why] = ns(lacked.time[why]);
+    counts[kLackedNs + why] = as_count(lacked.time[why]);
   counts_.add(now, counts);
 }
 

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace spdld::session {
 namespace {
 
@@ -21,10 +23,6 @@ double median(std::vector<double> values) {
   return (*std::max_element(values.begin(), middle) + *middle) / 2;
 }
 
-double seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 }  // namespace
 
 void StepTimes::begin(std::size_t left_out) {
@@ -38,7 +36,7 @@ void StepTimes::begin(std::size_t left_out) {
 void StepTimes::add(const Given& given) {
   const std::optional<Given> before = std::exchange(last_, given);
   if (++batches_ == 1 || before->epoch != given.epoch) return;
-  const double step_s = seconds(given.at - before->at);
+  const double step_s = in_seconds(given.at - before->at);
   if (run_steps_.size() < most_) run_steps_.push_back(step_s);
   if (counting_ && batches_ > left_out_ && steps_.size() < most_) steps_.push_back(step_s);
 }
@@ -58,7 +56,7 @@ std::optional<double> StepTimes::typical_s() const {
 bool StepTimes::stands_still(std::chrono::nanoseconds now) const {
   if (batches_ <= left_out_ || run_steps_.empty()) return false;
   const std::chrono::nanoseconds still = now - last_->at;
-  return still >= kStill && seconds(still) >= kStillSteps * median(run_steps_);
+  return still >= kStill && in_seconds(still) >= kStillSteps * median(run_steps_);
 }
 
 }  // namespace spdld::session

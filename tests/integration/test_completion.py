@@ -153,6 +153,17 @@ def test_bash_completes_the_names_that_the_daemon_has(
     assert complete_in_bash("spdlctl consume ") == []
 
 
+def test_bash_completes_the_values_that_tune_changes(
+    complete_in_bash: Callable[[str], list[str]], daemon: Any
+) -> None:
+    daemon.ctl("job", "create", "run", "--pipeline", "images")
+    assert complete_in_bash("spdlctl tune run we") == ["weight="]
+    assert complete_in_bash("spdlctl tune run weight=3 mem") == ["memory="]
+    assert complete_in_bash("spdlctl tune run --reset pref") == ["prefetch"]
+    assert complete_in_bash("spdlctl tune daemon arena.b") == ["arena.budget="]
+    assert complete_in_bash("spdlctl tune nobody ") == []
+
+
 def test_bash_shows_what_it_has_completed(start_shell: Callable[..., Shell]) -> None:
     shell = start_shell("bash", "--norc", "--noprofile", "-i")
     shell.type("touch 'a file.yaml'; source <(spdlctl completion bash); echo loa''ded\n")

@@ -47,7 +47,7 @@ def test_a_rank_whose_next_epoch_is_closed_is_told_the_command_that_opens_it(
     assert diagnosis(daemon, "run")["faster"] > 1
     shown = daemon.ctl("diagnose").stdout
     assert f"   try      {finding['command']}\n" in shown
-    assert "ranks wait for data" in shown
+    assert "its rank waits for data" in shown
     assert not rank.answered()
     daemon.ctl(*finding["command"].split()[1:])
     assert rank.answer()["epoch"] == 1

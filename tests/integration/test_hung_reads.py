@@ -152,7 +152,10 @@ def test_a_mount_that_hangs_in_any_call_in_mid_epoch_stops_its_own_job_alone(
             link.symlink_to(tmp_path / "sick" / file.relative_to(dataset.root))
     name = "links" if linked else "sick"
     daemon = serve(name, "well")
-    order = [batch["indices"] for batch in start_rank(daemon, name).rest_of_epoch()]
+    reader = start_rank(daemon, name)
+    order = [batch["indices"] for batch in reader.rest_of_epoch()]
+    reader.do("close")  # what it has read ahead would spare the next one its reads
+    wait_until(lambda: daemon.ctl_json("get", "sessions") == [], "the reader's end")
     stuck, other = start_rank(daemon, name, job="stuck"), start_rank(daemon, "well", job="other")
     first = stuck.next()
     sick.hang(call=call)
