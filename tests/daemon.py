@@ -95,6 +95,12 @@ class Daemon:
         assert self._process is not None, "the daemon is not running"
         return self._process.pid
 
+    def resident_bytes(self) -> int:
+        """What it has but for shared memory: arenas lie there."""
+        status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
+        fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+        return (int(fields["VmRSS"].split()[0]) - int(fields["RssShmem"].split()[0])) << 10
+
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None

@@ -22,13 +22,6 @@ def forget(paths: list[pathlib.Path]) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def resident(pid: int) -> int:
-    """What the daemon has but for shared memory: arenas lie there."""
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    return (int(fields["VmRSS"].split()[0]) - int(fields["RssShmem"].split()[0])) << 10
-
-
 def first_batches(daemon: Daemon, pipeline: str, count: int = 1) -> None:
     daemon.ctl("consume", pipeline, "--digest", "--batches", str(count))
 
@@ -98,14 +91,14 @@ def measure(
         cold_s = index(daemon, pipeline)
     with Daemon() as daemon:
         daemon.start()
-        empty = resident(daemon.pid)
+        empty = daemon.resident_bytes()
         warm_s = index(daemon, pipeline)
-        indexed = resident(daemon.pid)
+        indexed = daemon.resident_bytes()
         daemon.ctl("apply", "-f", pipeline)
         first_batches(daemon, "scale", batches)
-        read = resident(daemon.pid)
+        read = daemon.resident_bytes()
         kept = sum(file.stat().st_size for file in daemon.state_dir.glob(f"**/*{suffix}"))
         seconds = restarts(daemon, "scale", count)
         first_batches(daemon, "scale", batches)
-        again = resident(daemon.pid)
+        again = daemon.resident_bytes()
     return Scale(cold_s, warm_s, kept, empty, indexed, read, again, seconds)

@@ -27,13 +27,6 @@ MOST_ATTACH_S = 1.0
 MOST_BYTES = 1 << 30
 
 
-def resident_bytes(pid: int) -> int:
-    """What the daemon has but for shared memory: arenas lie there."""
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    return (int(fields["VmRSS"].split()[0]) - int(fields["RssShmem"].split()[0])) << 10
-
-
 class OtherUser:
     """Attaches once every 100 ms until it is stopped, in processes of the other user."""
 
@@ -116,7 +109,7 @@ def run(daemon: Daemon, seconds: float) -> int:
         end = time.monotonic() + seconds
         while time.monotonic() < end or any(thread.is_alive() for thread in waits):
             other.attach()
-            largest = max(largest, resident_bytes(daemon.pid))
+            largest = max(largest, daemon.resident_bytes())
             if daemon.ctl("get", "users", check=False).returncode != 0:
                 failures.append("root could not ask for the users")
             time.sleep(0.1)

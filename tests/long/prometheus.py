@@ -133,13 +133,6 @@ def job(daemon: Daemon, name: str) -> Iterator[None]:
         reader.wait()
 
 
-def resident_bytes(pid: int) -> int:
-    """What the daemon has but for shared memory: arenas lie there."""
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    return (int(fields["VmRSS"].split()[0]) - int(fields["RssShmem"].split()[0])) << 10
-
-
 def http_cpu_s(pid: int) -> float:
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         if (task / "comm").read_text().strip() == "spdld-http":
@@ -229,7 +222,7 @@ def scrape_beside(daemon: Daemon, port: int, seconds: float) -> list[str]:
             took.append(time.monotonic() - asked)
             if status != 200 or "spdld_uptime_seconds" not in read(text):
                 wrong.append(f"a scrape was answered with {status}")
-            most = max(most, resident_bytes(daemon.pid))
+            most = max(most, daemon.resident_bytes())
             time.sleep(0.1)
         lasted = time.monotonic() - began
         return took, (daemon.ctl_json("status")["rows"] - rows) / lasted, most

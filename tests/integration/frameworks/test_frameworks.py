@@ -9,7 +9,6 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spdld
+from http_client import free_port
 from PIL import Image
 
 pytest.importorskip("torch")
@@ -81,12 +81,6 @@ def directory(
             order.append([[batch.indices.tolist() for batch in loader] for _ in range(EPOCHS)])
     (tmp_path / "order.json").write_text(json.dumps(order))
     return tmp_path
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def by_torchrun(arguments: list[str]) -> list[subprocess.Popen[str]]:
