@@ -121,18 +121,9 @@ void DataServer::accept_ready() {
     if (failures % kAcceptFailuresPerLine == 0)
       spdlog::warn("data socket: {}; consumers wait, and are asked in once it can be done",
                    socket.error().message());
-    pause_accepting();
+    loop_->pause(listener_.get(), kAcceptPause, EPOLLIN, [this](std::uint32_t) { accept_ready(); });
     return;
   }
-}
-
-void DataServer::pause_accepting() {
-  loop_->unwatch(listener_.get());
-  loop_->run_after(kAcceptPause, [this] {
-    const Status watched =
-        loop_->watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_ready(); });
-    if (!watched.ok()) pause_accepting();
-  });
 }
 
 void DataServer::admit(UniqueFd socket) {

@@ -92,7 +92,6 @@ class DataServer {
 
   // The dispatcher's thread, all of them.
   void accept_ready();
-  void pause_accepting();
   void admit(UniqueFd socket);
   Status watch(Consumer& consumer, int socket);
   void socket_ready(std::uint64_t id, std::uint32_t events);

@@ -89,6 +89,13 @@ Status EventLoop::modify(int fd, std::uint32_t events) {
   return {};
 }
 
+void EventLoop::pause(int fd, std::chrono::milliseconds length, std::uint32_t events, Ready ready) {
+  unwatch(fd);
+  run_after(length, [this, fd, length, events, ready = std::move(ready)] {
+    if (!watch(fd, events, ready).ok()) pause(fd, length, events, ready);
+  });
+}
+
 void EventLoop::unwatch(int fd) {
   if (watched_.erase(fd) > 0) (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }

@@ -38,6 +38,8 @@ class EventLoop {
   // is not called again, even for events that were already there.
   Status watch(int fd, std::uint32_t events, Ready ready);
   Status modify(int fd, std::uint32_t events);
+  // Unwatches the fd for so long, and for longer if it cannot be watched then.
+  void pause(int fd, std::chrono::milliseconds length, std::uint32_t events, Ready ready);
   void unwatch(int fd);
   void run();
 

@@ -70,9 +70,7 @@ struct HttpServer::Impl {
         options(bounds),
         loop(std::move(events)) {}
 
-  Status watch_listener();
   void accept_one();
-  void pause_accepting();
   void admit(UniqueFd socket);
   void make_room();
   // Lets libmicrohttpd do what can be done now.
@@ -103,24 +101,16 @@ struct HttpServer::Impl {
   std::thread thread;
 };
 
-Status HttpServer::Impl::watch_listener() {
-  return loop->watch(listener.get(), EPOLLIN, [this](std::uint32_t) { accept_one(); });
-}
-
 void HttpServer::Impl::accept_one() {
   auto socket = delivery::accept_connection(listener.get());
   if (socket) {
     admit(*std::move(socket));
     return work();  // its request may be there: the next one shall not cost it its place
   }
-  if (socket.error().code() != Code::kUnavailable) pause_accepting();
-}
-
-void HttpServer::Impl::pause_accepting() {
-  loop->unwatch(listener.get());
-  loop->run_after(kPauseWithoutDescriptors, [this] {
-    if (!watch_listener().ok()) pause_accepting();
-  });
+  // Out of file descriptors or memory: peers stay in the backlog.
+  if (socket.error().code() != Code::kUnavailable)
+    loop->pause(listener.get(), kPauseWithoutDescriptors, EPOLLIN,
+                [this](std::uint32_t) { accept_one(); });
 }
 
 void HttpServer::Impl::admit(UniqueFd socket) {
@@ -254,7 +244,8 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(UniqueFd listener, HttpPag
   Impl& serving = *impl;
   SPDLD_TRY(
       serving.loop->watch(info->epoll_fd, EPOLLIN, [&serving](std::uint32_t) { serving.work(); }));
-  SPDLD_TRY(serving.watch_listener());
+  SPDLD_TRY(serving.loop->watch(serving.listener.get(), EPOLLIN,
+                                [&serving](std::uint32_t) { serving.accept_one(); }));
   serving.thread = std::thread([&serving] {
     ::pthread_setname_np(::pthread_self(), "spdld-http");
     serving.loop->run();
