@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,7 +54,28 @@ std::vector<Candidate> session_numbers(Daemon& daemon) {
   return numbers;
 }
 
+// What 'tune' changes of the job, or the daemon, that it is about. `to_set`: a value is to follow.
+std::vector<Candidate> live_keys(Daemon& daemon, const Typed& typed, bool to_set) {
+  const auto word = [&](const char* name) {
+    const auto found = typed.find(name);
+    return found == typed.end() || found->second.empty() ? std::string() : found->second.front();
+  };
+  v1::TuneRequest request;
+  if (word("JOB") != "daemon") {
+    request.mutable_key()->set_job(word("JOB"));
+    request.mutable_key()->set_pipeline(word("--pipeline"));
+  }
+  std::vector<Candidate> keys;
+  const auto reply = daemon.tune(request);
+  for (const v1::LiveValue& value : reply.values())
+    keys.push_back({.word = value.key() + (to_set ? "=" : ""),
+                    .means = fmt::format("now {}; {}", value.now(), value.range()),
+                    .goes_on = to_set});
+  return keys;
+}
+
 std::vector<Candidate> names_of(Daemon& daemon, const std::string& kind, const Typed& typed) {
+  if (kind == "VALUES" || kind == "KEY") return live_keys(daemon, typed, kind == "VALUES");
   if (kind == "PIPELINE") return pipeline_names(daemon);
   if (kind == "JOB") return job_names(daemon, typed.contains("--ended"));
   return session_numbers(daemon);
@@ -67,7 +89,8 @@ bool is_one_word(const Candidate& candidate) {
 
 std::vector<Candidate> ask_daemon(const std::string& kind, const Typed& typed,
                                   const Context& context) {
-  if (kind != "PIPELINE" && kind != "JOB" && kind != "SESSION") return {};
+  const std::string kinds[] = {"PIPELINE", "JOB", "SESSION", "VALUES", "KEY"};
+  if (std::ranges::find(kinds, kind) == std::end(kinds)) return {};
   Context of_line{context.out, context.err};
   if (const auto given = typed.find("--address"); given != typed.end())
     of_line.addresses = given->second;

@@ -30,7 +30,8 @@ struct Completion {
 // --help has for it ("--address", "JOB"); those of a flag are empty texts.
 using Typed = std::map<std::string, std::vector<std::string>>;
 
-// The names that a daemon has of a kind (PIPELINE, JOB, SESSION), those of other kinds being none.
+// The names that a daemon has of a kind (PIPELINE, JOB, SESSION; VALUES and KEY are what 'tune'
+// changes), those of other kinds being none.
 using AskNames = std::function<std::vector<Candidate>(const std::string& kind, const Typed& typed)>;
 
 // Completes the last of `words`, which follow the program's name on a command line of `app`; it may
