@@ -47,7 +47,7 @@ class Line {
       positionals_ = 0;
     } else if (const CLI::Option* positional = next_positional()) {
       give(*positional, word);
-      ++positionals_;
+      if (!is_repeatable(*positional)) ++positionals_;
     } else {
       known_ = false;
     }
@@ -68,6 +68,7 @@ class Line {
     return nullptr;
   }
 
+  // The last one again, if it takes several words.
   const CLI::Option* next_positional() const {
     std::size_t before = positionals_;
     for (const CLI::Option* option : command_->get_options()) {
