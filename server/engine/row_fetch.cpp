@@ -52,7 +52,7 @@ source::FetchState RowFetch::bring(std::uint64_t item, RowBytes& bytes, source::
         break;
       case Stage::kAtHand:
         stats_.begin();
-        stats_.end(bytes.took, std::chrono::nanoseconds(0), Code::kOk, bytes.parts.bytes.size());
+        stats_.end(bytes.took, std::chrono::nanoseconds(0));
         bytes.stage = Stage::kBrought;
         break;
       case Stage::kBrought: break;
@@ -103,13 +103,16 @@ void RowFetch::bring_at_hand(std::span<Row* const> rows) {
     return;
   }
   const auto now = clock_.now();
+  std::uint64_t brought = 0;
   for (const source::WantedItem& item : wanted) {
     if (!item.brought) continue;
     RowBytes& bytes = rows[item.number]->bytes;
+    brought += bytes.parts.bytes.size();
     bytes.stage = RowBytes::Stage::kAtHand;
     bytes.since = now;
     bytes.took = (now - begun) / static_cast<std::int64_t>(rows.size());
   }
+  stats_.add_bytes(brought);  // once for all of them
 }
 
 template <typename Ask>
@@ -133,8 +136,8 @@ bool RowFetch::ask(RowBytes& bytes, RowBytes::Stage stage, const char* what, con
 void RowFetch::ended(RowBytes& bytes, Status status) {
   const auto now = clock_.now();
   const std::chrono::nanoseconds queued = asked(bytes).queued;
-  stats_.end(now - bytes.since - queued, queued, status.code(),
-             status.ok() ? asked(bytes).bytes.size() : 0);
+  stats_.end(now - bytes.since - queued, queued, status.code());
+  if (status.ok()) stats_.add_bytes(asked(bytes).bytes.size());
   bytes.took += now - bytes.since;
   bytes.since = now;
   bytes.status = std::move(status);

@@ -28,8 +28,7 @@ StageStats::Cell& StageStats::cell() {
   return cells_[kThread % kCells];
 }
 
-void StageStats::end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, Code why,
-                     std::uint64_t bytes) {
+void StageStats::end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, Code why) {
   const auto took_ns = static_cast<std::uint64_t>(std::max<std::int64_t>(took.count(), 0));
   const auto waited_ns = static_cast<std::uint64_t>(std::max<std::int64_t>(waited.count(), 0));
   Cell& to = cell();
@@ -37,7 +36,6 @@ void StageStats::end(std::chrono::nanoseconds took, std::chrono::nanoseconds wai
   to.tasks.fetch_add(1, std::memory_order_relaxed);
   if (why != Code::kOk)
     to.failures[static_cast<std::size_t>(why)].fetch_add(1, std::memory_order_relaxed);
-  if (bytes > 0) to.bytes.fetch_add(bytes, std::memory_order_relaxed);
   to.busy_ns.fetch_add(took_ns, std::memory_order_relaxed);
   to.wait_ns.fetch_add(waited_ns, std::memory_order_relaxed);
   to.histogram[static_cast<std::size_t>(bucket_of(took_ns))].fetch_add(1,

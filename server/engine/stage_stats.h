@@ -34,9 +34,10 @@ class StageStats {
   void begin() { cell().in_flight.fetch_add(1, std::memory_order_relaxed); }
   // It was begun and comes again: no task yet.
   void postpone() { cell().in_flight.fetch_sub(1, std::memory_order_relaxed); }
-  // `why`: of a task that failed. `bytes`: that it brought.
-  void end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, Code why = Code::kOk,
-           std::uint64_t bytes = 0);
+  // `why`: of a task that failed.
+  void end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, Code why = Code::kOk);
+  // That were brought.
+  void add_bytes(std::uint64_t bytes) { cell().bytes.fetch_add(bytes, std::memory_order_relaxed); }
 
   // Four buckets to each power of two of nanoseconds: percentiles within 19 %.
   static constexpr int kBucketsPerOctave = 4;

@@ -28,7 +28,8 @@ TEST(StageStats, CountsBytesAndFailuresByCode) {
   StageStats stats;
   for (const Code why : {Code::kDataLoss, Code::kOk, Code::kNotFound, Code::kDataLoss}) {
     stats.begin();
-    stats.end(microseconds(1), nanoseconds(0), why, why == Code::kOk ? 700 : 0);
+    stats.end(microseconds(1), nanoseconds(0), why);
+    stats.add_bytes(350);
   }
   const StageSnapshot now = stats.snapshot();
   EXPECT_EQ(now.tasks, 4U);
@@ -36,7 +37,7 @@ TEST(StageStats, CountsBytesAndFailuresByCode) {
   EXPECT_EQ(stats.failures(), 3U);
   EXPECT_EQ(now.failures_by_code,
             (std::map<Code, std::uint64_t>{{Code::kNotFound, 1}, {Code::kDataLoss, 2}}));
-  EXPECT_EQ(now.bytes, 700U);
+  EXPECT_EQ(now.bytes, 1400U);
 }
 
 TEST(StageStats, TellsPercentilesWithinAFifth) {
