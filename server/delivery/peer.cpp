@@ -131,10 +131,7 @@ Result<UniqueFd> listen_unix_unlocked(const std::string& path, int type, mode_t 
 SocketFile socket_file_at(const std::string& path) {
   struct stat found {};
   if (path.empty() || ::lstat(path.c_str(), &found) != 0) return {};
-  return {.path = path,
-          .device = found.st_dev,
-          .inode = found.st_ino,
-          .ctime_ns = found.st_ctim.tv_sec * std::int64_t{1'000'000'000} + found.st_ctim.tv_nsec};
+  return {.path = path, .device = found.st_dev, .inode = found.st_ino};
 }
 
 void remove_socket(const SocketFile& file) {

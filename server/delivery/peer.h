@@ -38,12 +38,12 @@ Result<UniqueFd> listen_unix(const RuntimeLock& lock, const std::string& path, i
 // The same for a path that no lock is about. kAlreadyExists: somebody listens there.
 Result<UniqueFd> listen_unix_unlocked(const std::string& path, int type, mode_t mode);
 
-// The file that a socket's path names. An empty path: none.
+// The file that a socket's path names; no other file has its inode while the socket is open. An
+// empty path: none.
 struct SocketFile {
   std::string path = {};
   dev_t device = 0;
   ino_t inode = 0;
-  std::int64_t ctime_ns = 0;  // an inode's number is soon given to another file
 
   friend bool operator==(const SocketFile&, const SocketFile&) = default;
 };

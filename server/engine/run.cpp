@@ -21,6 +21,9 @@ namespace {
 // Substitutes are drawn from the whole dataset: if so many in a row are bad, it is not the items.
 constexpr std::uint32_t kMaxAttempts = 16;
 
+// The slowest row is found anew after so long.
+constexpr std::chrono::seconds kSlowestSpan{10};
+
 // What a worker may keep for a run while it works for another one.
 constexpr std::uint64_t kKeptBytes = std::uint64_t{1} << 20;
 
@@ -208,23 +211,30 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
     plan_->layout.set_valid(order.slot, row.index,
                             row.attempt == 0 && row.index < order.rows.valid);
   }
-  const auto took = clock_.now() - begun;
-  process_stats_.end(took, waited, made ? Code::kOk : item_code(made.error()));
-  if (took.count() > slowest_ns_.load(std::memory_order_relaxed)) note_slowest(row.item, took);
+  const auto now = clock_.now();
+  process_stats_.end(now - begun, waited, made ? Code::kOk : item_code(made.error()));
+  if ((now - begun).count() > slowest_ns_.load(std::memory_order_relaxed) ||
+      now.count() > slowest_until_ns_.load(std::memory_order_relaxed))
+    note_slowest({row.item, now - begun}, now);
   return made;
 }
 
-void Run::note_slowest(std::uint64_t item, std::chrono::nanoseconds took) {
+void Run::note_slowest(const SlowRow& row, std::chrono::nanoseconds now) {
   MutexLock lock(slowest_mutex_);
-  if (slowest_ && slowest_->took >= took) return;
-  slowest_ = SlowRow{item, took};
-  slowest_ns_.store(took.count(), std::memory_order_relaxed);
+  if (now > slowest_until_) {
+    slowest_before_ = std::exchange(slowest_, SlowRow());
+    slowest_until_ = now + kSlowestSpan;
+    slowest_until_ns_.store(slowest_until_.count(), std::memory_order_relaxed);
+  } else if (row.took <= slowest_.took) {
+    return;
+  }
+  slowest_ = row;
+  slowest_ns_.store(row.took.count(), std::memory_order_relaxed);
 }
 
-std::optional<Run::SlowRow> Run::take_slowest() {
+Run::SlowRow Run::slowest() const {
   MutexLock lock(slowest_mutex_);
-  slowest_ns_.store(0, std::memory_order_relaxed);
-  return std::exchange(slowest_, std::nullopt);
+  return slowest_before_.took > slowest_.took ? slowest_before_ : slowest_;
 }
 
 bool Run::is_absent(const RowSample& sample, std::size_t task) const {
@@ -244,7 +254,7 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
     sample.set_value(presence.value, !sample.is_absent(presence.request));
   const std::uint64_t room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes);
   std::uint64_t lent = 0;  // what lies in the memory of tasks that were run
-  const bool is_timed = worker.rows++ % OpTimes::kEach == 0;
+  const bool is_timed = worker.rows % OpTimes::kEach == 1;  // not the first, which warms up
   for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
     const FieldTask& task = *plan_->tasks[i];
     auto& runs = worker.tasks[i];
@@ -284,6 +294,7 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
     row.packing->made(row.index, row.bytes.parts.bytes);
   else if (row.packing != nullptr)
     row.packing->made(row.index);
+  ++worker.rows;
   return true;
 }
 

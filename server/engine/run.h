@@ -99,12 +99,12 @@ class Run {
     cpu_ns_.fetch_add(spent.count(), std::memory_order_relaxed);
   }
   JpegImages jpeg_images() const { return jpeg_counter_.images(); }
-  // The row that took longest since the last call; none: none was made.
+  // The row that took longest to make, of the last 10 to 20 s in which rows were made.
   struct SlowRow {
     std::uint64_t item = 0;
-    std::chrono::nanoseconds took{0};
+    std::chrono::nanoseconds took{0};  // 0: none was made yet
   };
-  std::optional<SlowRow> take_slowest() SPDLD_EXCLUDES(slowest_mutex_);
+  SlowRow slowest() const SPDLD_EXCLUDES(slowest_mutex_);
   const SampleCache* cache() const { return cache_.get(); }
   const Clock& clock() const { return clock_; }
 
@@ -142,6 +142,8 @@ class Run {
   Result<bool> make_tensors(Row& row, unsigned worker, std::uint64_t granted_bytes);
   Result<std::uint64_t> run_timed(std::size_t task, FieldWorker& worker, RowSample& sample,
                                   std::span<RowOutput> out, std::uint64_t room_bytes);
+  void note_slowest(const SlowRow& row, std::chrono::nanoseconds now)
+      SPDLD_EXCLUDES(slowest_mutex_);
   Status over_row_memory(std::uint64_t needs_bytes, std::size_t task) const;
   std::unique_ptr<FieldWorker> make_worker(const FieldTask& task);
   Status put_part(Row& row, const RowSample& sample, std::size_t tensor) const;
@@ -173,13 +175,14 @@ class Run {
   StageStats process_stats_;
   OpTimes op_times_;
   std::atomic<std::int64_t> cpu_ns_{0};  // relaxed: a count
-  void note_slowest(std::uint64_t item, std::chrono::nanoseconds took)
-      SPDLD_EXCLUDES(slowest_mutex_);
-
   JpegCounter jpeg_counter_;
-  std::atomic<std::int64_t> slowest_ns_{0};  // slowest_'s, so that few rows need the mutex
-  Mutex slowest_mutex_;
-  std::optional<SlowRow> slowest_ SPDLD_GUARDED_BY(slowest_mutex_);
+  // slowest_'s time, and slowest_until_: so few rows need the mutex.
+  std::atomic<std::int64_t> slowest_ns_{0};
+  std::atomic<std::int64_t> slowest_until_ns_{0};
+  mutable Mutex slowest_mutex_;
+  SlowRow slowest_ SPDLD_GUARDED_BY(slowest_mutex_);
+  SlowRow slowest_before_ SPDLD_GUARDED_BY(slowest_mutex_);  // of the span before
+  std::chrono::nanoseconds slowest_until_ SPDLD_GUARDED_BY(slowest_mutex_){0};
   std::vector<Worker> workers_;  // [worker]
 };
 

@@ -36,7 +36,7 @@ class StageStats {
   void postpone() { cell().in_flight.fetch_sub(1, std::memory_order_relaxed); }
   // `why`: of a task that failed.
   void end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, Code why = Code::kOk);
-  // That were brought.
+  // Adds bytes that the stage has brought.
   void add_bytes(std::uint64_t bytes) { cell().bytes.fetch_add(bytes, std::memory_order_relaxed); }
 
   // Four buckets to each power of two of nanoseconds: percentiles within 19 %.

@@ -206,11 +206,15 @@ bool WorkQueue::may_have_worker(const Lane& lane) const {
 
 bool WorkQueue::is_work_wanted() const {
   for (const Lane& lane : lanes_) {
+    const int cap = lane.run->process_concurrency();
+    if (cap > 0 && lane.workers() >= cap) continue;
+    const bool may_begin = may_have_task(lane) && may_fetch(lane);
     for (const Stream& stream : lane.streams) {
       if (!stream.port->is_wanted() || stream.closed) continue;
-      if (stream.may_open && !stream.opening) return true;
+      if (stream.may_open && !stream.opening && may_begin) return true;
       for (const OpenBatch& batch : stream.batches) {
-        if (batch.ready > 0 || batch.parked > 0 || (batch.has_rows() && may_fetch(lane)))
+        if (batch.ready > 0 || (batch.has_rows() && may_begin) ||
+            (batch.parked > 0 && memory_.may_unpark(lane)))
           return true;
       }
     }

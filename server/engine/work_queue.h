@@ -40,7 +40,7 @@ class WorkQueue {
     // Once sources have so many rows, of all runs together, a run may only add to the few.
     int many_fetches = 0;
     int few_fetches = 0;
-    // Workers that may have rows while no reader lacks a batch.
+    // Workers that may have rows while no reader lacks a batch that workers could make.
     unsigned ahead = std::numeric_limits<unsigned>::max();
   };
   explicit WorkQueue(Bounds bounds) : bounds_(bounds), memory_(bounds.decode_memory_bytes) {}

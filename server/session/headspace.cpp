@@ -422,8 +422,8 @@ bool HeadspaceRun::fill(job::Turn& until) {
   } else if (passed && is_due() && ready < kLeast) {
     view_.ended_by = fmt::format("after {} s, fewer than {} batches lay ready for each rank",
                                  kPatience.count(), kLeast);
-  } else if (passed && !hold_streams()) {
-    view_.ended_by = kShared;
+  } else if (passed && !hold_streams() && shares_stream()) {
+    view_.ended_by = kShared;  // else a rank has ended, as the next look finds
   }
   const bool filled = wait_until([&] {
     return is_due() || std::none_of(ranks_.begin(), ranks_.end(),

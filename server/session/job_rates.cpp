@@ -3,19 +3,12 @@
 
 #include <algorithm>
 #include <functional>
-#include <utility>
 
 namespace spdld::session {
 namespace {
 
 constexpr std::chrono::seconds kTimesSpan{5};
 constexpr int kSlowTimes = 10;  // as long as most others
-
-std::optional<engine::Run::SlowRow> slower(const std::optional<engine::Run::SlowRow>& one,
-                                           const std::optional<engine::Run::SlowRow>& other) {
-  if (!one || !other) return one ? one : other;
-  return one->took < other->took ? other : one;
-}
 
 }  // namespace
 
@@ -29,15 +22,10 @@ void JobRates::add(std::chrono::nanoseconds now, std::uint64_t rows, const RunPt
     run_ = run;
   }
   if (is_other || now - later_.at >= kTimesSpan) {
-    if (is_other) slowest_.reset();
-    const Taken taken{.at = now,
-                      .fetch = fetch.histogram(),
-                      .process = process.histogram(),
-                      .slowest = std::exchange(slowest_, std::nullopt)};
+    const Taken taken{.at = now, .fetch = fetch.histogram(), .process = process.histogram()};
     before_ = is_other ? taken : later_;
     later_ = taken;
   }
-  slowest_ = slower(slowest_, run->take_slowest());
   decltype(stages_)::Counts counts{};
   std::size_t first = 0;
   for (const engine::StageStats* const stage : {&fetch, &process}) {
@@ -61,10 +49,6 @@ std::optional<JobRates::Stage> JobRates::process(const RunPtr& run) const {
   std::optional<Stage> of = stage(run, kCounters);
   if (of) of->times = times(run->process_stats(), before_.process);
   return of;
-}
-
-std::optional<engine::Run::SlowRow> JobRates::slowest() const {
-  return slower(later_.slowest, slowest_);
 }
 
 JobRates::Making JobRates::making() const {

@@ -48,8 +48,6 @@ class JobRates {
     double rows = 0;
   };
   Making making() const;
-  // The row of the current run that took longest to make in the last 5 to 10 s.
-  std::optional<engine::Run::SlowRow> slowest() const;
 
  private:
   // All tasks of a stage up to some time.
@@ -57,7 +55,6 @@ class JobRates {
     std::chrono::nanoseconds at{0};
     engine::StageStats::Histogram fetch{};
     engine::StageStats::Histogram process{};
-    std::optional<engine::Run::SlowRow> slowest = std::nullopt;  // up to then, since the one before
   };
 
   static std::optional<Times> times(const engine::StageStats& stats,
@@ -76,7 +73,6 @@ class JobRates {
   // Where `before_` was taken five seconds or more before the last add(), `later_` replaces it.
   Taken before_;
   Taken later_;
-  std::optional<engine::Run::SlowRow> slowest_;  // since later_ was taken
   std::weak_ptr<engine::Run> run_;  // never locked: its last owner must not be found here
 };
 

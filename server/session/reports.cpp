@@ -310,10 +310,9 @@ Result<std::vector<DiagnosisFacts>> Reports::diagnosis_facts(
       facts.slow_rows = rates->times->slow;
       facts.slow_time = rates->times->slow_time;
     }
-    if (const auto slowest = job->rates.slowest()) {
-      facts.slowest = run->source().uri(slowest->item);
-      facts.slowest_s = in_seconds(slowest->took);
-    }
+    const engine::Run::SlowRow slowest = run->slowest();
+    facts.slowest = run->source().uri(slowest.item);
+    facts.slowest_s = in_seconds(slowest.took);
     const auto own = making.find(job->rates.making().run);
     facts.others_served = all_making - (own == making.end() ? 0 : own->second);
     for (const SessionPtr& session : job->attached()) {

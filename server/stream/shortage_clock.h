@@ -19,7 +19,7 @@ class ShortageClock {
  public:
   // From now on the reader lacks nothing, or ...
   void end();
-  // ... this; `filling`: a stream whose batches it is to find ready then.
+  // ... this; `filling`: a stream that makes batches ahead for the reader meanwhile, and is wanted.
   void lacks(Shortage why, std::shared_ptr<const Stream> filling = nullptr);
   // ... this batch of the stream; `otherwise` for as long as that is not being made.
   void lacks_batch(const std::shared_ptr<const Stream>& stream, Index at, Shortage otherwise);
@@ -34,7 +34,7 @@ class ShortageClock {
   struct Lack {
     Shortage why;
     std::shared_ptr<const Stream> stream = nullptr;   // null: it is not about a batch
-    std::shared_ptr<const Stream> filling = nullptr;  // then
+    std::shared_ptr<const Stream> filling = nullptr;  // where `stream` is null; may be null
     Index at = 0;
     engine::HeadTime before = {};
   };

@@ -67,10 +67,21 @@ std::vector<Candidate> live_keys(Daemon& daemon, const Typed& typed, bool to_set
   }
   std::vector<Candidate> keys;
   const auto reply = daemon.tune(request);
-  for (const v1::LiveValue& value : reply.values())
+  const auto is_given = [&](const std::string& key) {
+    const auto begins = [&](const char* name, const std::string& with) {
+      const auto found = typed.find(name);
+      return found != typed.end() &&
+             std::ranges::any_of(found->second,
+                                 [&](const std::string& word) { return word.starts_with(with); });
+    };
+    return begins("VALUES", key + "=") || begins("--reset", key);
+  };
+  for (const v1::LiveValue& value : reply.values()) {
+    if (is_given(value.key())) continue;
     keys.push_back({.word = value.key() + (to_set ? "=" : ""),
                     .means = fmt::format("now {}; {}", value.now(), value.range()),
                     .goes_on = to_set});
+  }
   return keys;
 }
 
