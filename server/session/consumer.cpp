@@ -506,6 +506,11 @@ std::string Consumer::waits_for() const {
   return way_.empty() ? std::string() : way_.front().stream->waits_for(holder());
 }
 
+std::shared_ptr<const engine::Run> Consumer::made_by() const {
+  MutexLock lock(mutex_);
+  return way_.empty() ? nullptr : way_.front().stream->phase()->run;
+}
+
 std::optional<engine::Executor::Headway> Consumer::starved() const {
   MutexLock lock(mutex_);
   if (ended_ || leases_.size() >= credits_ || way_.empty()) return std::nullopt;

@@ -191,6 +191,8 @@ class Consumer final : public stream::StreamReader, public std::enable_shared_fr
     stream::ShortageTime time{};
   };
   Lacked lacked() const SPDLD_EXCLUDES(mutex_);
+  // The run that makes its next batch: another job's, where that has made the stream. Null: none.
+  std::shared_ptr<const engine::Run> made_by() const SPDLD_EXCLUDES(mutex_);
   // The arenas that it knows, or holds a lease of.
   Leases::Pools arenas() const SPDLD_EXCLUDES(mutex_);
 

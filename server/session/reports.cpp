@@ -280,6 +280,16 @@ std::vector<SessionView> Reports::sessions(const job::Caller& caller) const {
   return views;
 }
 
+JobPtr Reports::maker_of(const JobPtr& job) const {
+  for (const SessionPtr& session : job->attached()) {
+    const std::shared_ptr<const engine::Run> run = session->consumer->made_by();
+    for (const auto& [key, other] : table_.jobs()) {
+      if (run != nullptr && other->phase()->run == run) return other;
+    }
+  }
+  return job;
+}
+
 Result<std::vector<DiagnosisFacts>> Reports::diagnosis_facts(
     const job::Caller& caller, const std::optional<JobName>& name) const {
   MutexLock lock(table_.mutex());
@@ -302,18 +312,19 @@ Result<std::vector<DiagnosisFacts>> Reports::diagnosis_facts(
   for (const JobPtr& job : jobs) {
     DiagnosisFacts& facts = all.emplace_back();
     facts.job = view_of(*job);
-    const std::vector<job::StageView> stages = stages_of(*job, deps_.executor.threads());
+    const JobPtr maker = maker_of(job);
+    const std::vector<job::StageView> stages = stages_of(*maker, deps_.executor.threads());
     facts.fetch = stages.front();
     facts.process = stages.back();
-    const std::shared_ptr<engine::Run> run = job->phase()->run;
-    if (const auto rates = job->rates.process(run); rates && rates->times) {
+    const std::shared_ptr<engine::Run> run = maker->phase()->run;
+    if (const auto rates = maker->rates.process(run); rates && rates->times) {
       facts.slow_rows = rates->times->slow;
       facts.slow_time = rates->times->slow_time;
     }
     const engine::Run::SlowRow slowest = run->slowest();
     facts.slowest = run->source().uri(slowest.item);
     facts.slowest_s = in_seconds(slowest.took);
-    const auto own = making.find(job->rates.making().run);
+    const auto own = making.find(maker->rates.making().run);
     facts.others_served = all_making - (own == making.end() ? 0 : own->second);
     for (const SessionPtr& session : job->attached()) {
       facts.ranks.push_back(view_of(*session));

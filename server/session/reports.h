@@ -63,6 +63,8 @@ class Reports {
   void take_rates();
 
  private:
+  // The job whose run makes what `job` reads next: another one, where they share a stream.
+  JobPtr maker_of(const JobPtr& job) const SPDLD_REQUIRES(table_.mutex());
   Totals totals_so_far() const SPDLD_REQUIRES(table_.mutex());  // without rates
 
   const SessionsDeps& deps_;
