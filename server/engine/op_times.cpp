@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
+
 namespace spdld::engine {
 
 void OpTimes::add(std::size_t task, std::chrono::nanoseconds all,
@@ -25,14 +27,17 @@ std::vector<OpTime> OpTimes::times() const {
     const std::string& ops = plan_.task_ops[i];
     const std::size_t first = ops.find(kOpsJoin);
     if (first == std::string::npos || decoding.count() <= 0) {
-      times.push_back({.field = field, .ops = ops, .rows = rows, .spent = all});
+      times.push_back({.field = field, .ops = ops, .rows = rows, .spent_s = in_seconds(all)});
       continue;
     }
-    times.push_back({.field = field, .ops = ops.substr(0, first), .rows = rows, .spent = decoding});
+    times.push_back({.field = field,
+                     .ops = ops.substr(0, first),
+                     .rows = rows,
+                     .spent_s = in_seconds(decoding)});
     times.push_back({.field = field,
                      .ops = ops.substr(first + kOpsJoin.size()),
                      .rows = rows,
-                     .spent = std::max(all - decoding, std::chrono::nanoseconds(0))});
+                     .spent_s = in_seconds(std::max(all - decoding, std::chrono::nanoseconds(0)))});
   }
   return times;
 }

@@ -5,20 +5,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "engine/plan/plan.h"
+#include "op/op_time.h"
 
 namespace spdld::engine {
-
-// What ops that run as one took, of the rows that were timed.
-struct OpTime {
-  std::string field;  // that they make: "image"
-  std::string ops;    // "decode_image", "resize + normalize"
-  std::uint64_t rows = 0;
-  std::chrono::nanoseconds spent{0};
-};
 
 // Times the tasks of a plan on one row in kEach, so that it costs next to nothing. Counters are
 // relaxed, as they need no order among each other. Any thread.

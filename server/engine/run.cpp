@@ -33,7 +33,7 @@ bool is_data_error(const Status& status) {
          status.code() == Code::kResourceExhausted;
 }
 
-// It is the item that is invalid; whoever asked for it did so rightly.
+// An invalid argument is the item's: the request was right.
 Code item_code(const Status& why) {
   return why.code() == Code::kInvalidArgument ? Code::kDataLoss : why.code();
 }
@@ -221,10 +221,9 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
 
 void Run::note_slowest(const SlowRow& row, std::chrono::nanoseconds now) {
   MutexLock lock(slowest_mutex_);
-  if (now > slowest_until_) {
-    slowest_before_ = std::exchange(slowest_, SlowRow());
-    slowest_until_ = now + kSlowestSpan;
-    slowest_until_ns_.store(slowest_until_.count(), std::memory_order_relaxed);
+  if (now.count() > slowest_until_ns_.load(std::memory_order_relaxed)) {
+    slowest_before_ = slowest_;
+    slowest_until_ns_.store((now + kSlowestSpan).count(), std::memory_order_relaxed);
   } else if (row.took <= slowest_.took) {
     return;
   }

@@ -128,7 +128,7 @@ class Run {
     std::vector<std::unique_ptr<FieldWorker>> tasks;  // made when first needed
     std::vector<RowOutput> outputs;                   // of one task
     std::vector<Value> values;                        // that the tasks of one row made
-    std::uint64_t rows = 0;                           // that were begun
+    std::uint64_t rows = 0;                           // that were made
   };
 
   // Sets the item that the order says. False: there is no memory for the order.
@@ -176,14 +176,14 @@ class Run {
   OpTimes op_times_;
   std::atomic<std::int64_t> cpu_ns_{0};  // relaxed: a count
   JpegCounter jpeg_counter_;
-  // slowest_'s time, and slowest_until_: so few rows need the mutex.
+  // slowest_'s time, and when another one is looked for: few rows need the mutex, under which both
+  // are written.
   std::atomic<std::int64_t> slowest_ns_{0};
   std::atomic<std::int64_t> slowest_until_ns_{0};
   mutable Mutex slowest_mutex_;
   SlowRow slowest_ SPDLD_GUARDED_BY(slowest_mutex_);
   SlowRow slowest_before_ SPDLD_GUARDED_BY(slowest_mutex_);  // of the span before
-  std::chrono::nanoseconds slowest_until_ SPDLD_GUARDED_BY(slowest_mutex_){0};
-  std::vector<Worker> workers_;  // [worker]
+  std::vector<Worker> workers_;                              // [worker]
 };
 
 }  // namespace spdld::engine

@@ -119,7 +119,6 @@ StageSnapshot StageStats::snapshot() const {
   return {.tasks = tasks(),
           .failures = failed,
           .failures_by_code = by_code,
-          .bytes = bytes(),
           .busy = busy(),
           .wait = wait(),
           .in_flight = static_cast<std::uint32_t>(std::max(in_flight, 0)),

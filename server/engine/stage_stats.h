@@ -18,7 +18,6 @@ struct StageSnapshot {
   std::uint64_t tasks = 0;
   std::uint64_t failures = 0;
   std::map<Code, std::uint64_t> failures_by_code = {};
-  std::uint64_t bytes = 0;
   std::chrono::nanoseconds busy{0};
   std::chrono::nanoseconds wait{0};
   std::uint32_t in_flight = 0;

@@ -12,6 +12,7 @@
 #include "job/request.h"
 #include "job/step_at.h"
 #include "op/jpeg_images.h"
+#include "op/op_time.h"
 
 namespace spdld::job {
 
@@ -88,16 +89,6 @@ struct JobView {
   std::optional<EndView> end = std::nullopt;  // none: it runs, or is declared
 };
 
-// What ops that run as one took, of the rows that were timed: one in 64.
-struct OpView {
-  std::string field;  // that they make
-  std::string ops;    // "decode_image", "resize + normalize"
-  std::uint64_t rows = 0;
-  double spent_s = 0;
-
-  double mean_s() const { return rows == 0 ? 0 : spent_s / static_cast<double>(rows); }
-};
-
 struct StageView {
   std::string job;
   std::string pipeline;
@@ -127,7 +118,7 @@ struct StageView {
   std::map<std::string, std::uint64_t> failures_by_code = {};  // "DATA_LOSS"
   std::optional<std::uint64_t> bytes = std::nullopt;           // of `fetch`: that it brought
   std::optional<double> bytes_per_s = std::nullopt;            // in the last seconds
-  std::vector<OpView> ops = {};                                // in the order of their running
+  std::vector<OpTime> ops = {};                                // in the order of their running
 };
 
 }  // namespace spdld::job

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "observe/exposition.h"
+#include "op/op_time.h"
 #include "spdld/wire.h"
 #include "stream/shortage.h"
 
@@ -289,7 +290,7 @@ void add_stage(const job::StageView& stage, const JobLabels& jobs, Exposition& t
   if (stage.bytes)
     to.counter("spdld_stage_bytes_total", "What the stage 'fetch' has brought.",
                number(*stage.bytes), *labels);
-  for (const job::OpView& of : stage.ops) {
+  for (const OpTime& of : stage.ops) {
     Labels with = *labels;
     with.emplace_back("field", of.field);
     with.emplace_back("ops", of.ops);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/text/shell_word.h"
+#include "op/op_time.h"
 
 namespace spdld::session {
 namespace {
@@ -94,7 +95,7 @@ class Rules {
     for (const auto& [lack, part] : lacks()) {
       if (auto finding = explain(lack)) add(*std::move(finding), part);
     }
-    // What keeps ranks waiting and can be mended goes before it.
+    // A cause that can be mended, and for which ranks wait longer, goes before it.
     if (failing) {
       const bool is_second = !view_.findings.empty() && view_.findings[0].cause != "cpu" &&
                              failing_share() < *view_.waited_share;
@@ -363,11 +364,11 @@ class Rules {
 
   // Empty: there is one alone, or none was timed.
   std::string dearest_op() const {
-    const std::vector<job::OpView>& ops = facts_.process.ops;
+    const std::vector<OpTime>& ops = facts_.process.ops;
     if (ops.size() < 2) return "";
     double all_s = 0;
-    for (const job::OpView& of : ops) all_s += of.spent_s;
-    const auto dearest = std::ranges::max_element(ops, {}, &job::OpView::spent_s);
+    for (const OpTime& of : ops) all_s += of.spent_s;
+    const auto dearest = std::ranges::max_element(ops, {}, &OpTime::spent_s);
     return fmt::format(", of which '{}' of field '{}' takes {}", dearest->ops, dearest->field,
                        percent(dearest->spent_s / all_s));
   }

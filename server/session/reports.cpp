@@ -133,18 +133,14 @@ std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
     view.served = std::min<double>(rates->busy, view.concurrency);
     view.busy_share = *view.served / view.concurrency;
   };
-  add(run.plan().fetch, run.fetch_concurrency(), run.fetch_stats(), job.rates.fetch(shared));
+  const std::optional<JobRates::Stage> fetching = job.rates.fetch(shared);
+  add(run.plan().fetch, run.fetch_concurrency(), run.fetch_stats(), fetching);
+  views.back().bytes = run.fetch_stats().bytes();
+  if (fetching) views.back().bytes_per_s = fetching->bytes_per_s;
   add(run.plan().process, run.process_concurrency(), run.process_stats(),
       job.rates.process(shared));
-  views.front().bytes = run.fetch_stats().bytes();
-  if (const auto rates = job.rates.fetch(shared)) views.front().bytes_per_s = rates->bytes_per_s;
   views.back().jpeg = run.jpeg_images();
-  for (engine::OpTime& of : run.op_times()) {
-    views.back().ops.push_back({.field = std::move(of.field),
-                                .ops = std::move(of.ops),
-                                .rows = of.rows,
-                                .spent_s = in_seconds(of.spent)});
-  }
+  views.back().ops = run.op_times();
   return views;
 }
 

@@ -37,7 +37,7 @@ TEST(StageStats, CountsBytesAndFailuresByCode) {
   EXPECT_EQ(stats.failures(), 3U);
   EXPECT_EQ(now.failures_by_code,
             (std::map<Code, std::uint64_t>{{Code::kNotFound, 1}, {Code::kDataLoss, 2}}));
-  EXPECT_EQ(now.bytes, 1400U);
+  EXPECT_EQ(stats.bytes(), 1400U);
 }
 
 TEST(StageStats, TellsPercentilesWithinAFifth) {
