@@ -165,7 +165,7 @@ std::string jpeg_cell(const v1::JpegImages& images) {
   return cell(fmt::format("{}", fmt::join(parts, ", ")));
 }
 
-// What ops took of a row, on average.
+// The mean time of a row in each field's ops.
 std::string ops_cell(const v1::Stage& stage) {
   std::vector<std::string> parts;
   for (const v1::OpTime& of : stage.ops()) {

@@ -98,7 +98,7 @@ class Stream {
   bool seeking_ = false;             // sent, and not yet answered by a Reset
   bool by_ipc_ = false;              // how batches come to the device: as the last one did
   LoaderStats stats_;
-  LoopTimes times_;           // of whoever calls next()
+  LoopTimes times_;           // of the loop that calls next()
   SteadyTime told_waited_{};  // when the daemon was told last
   CoreWaits core_waits_;      // of the threads that call next()
   // Atomic: the threads that run the caller's functions add to it. A sum that orders nothing.

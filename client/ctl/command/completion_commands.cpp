@@ -54,7 +54,7 @@ std::vector<Candidate> session_numbers(Daemon& daemon) {
   return numbers;
 }
 
-// What 'tune' changes of the job, or the daemon, that it is about. `to_set`: a value is to follow.
+// The keys that 'tune' may change of the typed job, or the daemon. `to_set`: a value is to follow.
 std::vector<Candidate> live_keys(Daemon& daemon, const Typed& typed, bool to_set) {
   const auto word = [&](const char* name) {
     const auto found = typed.find(name);

@@ -74,7 +74,7 @@ class PyLoader {
   auto changing(F&& call) {
     return with_turn(Turn::For::kChanging, std::forward<F>(call));
   }
-  // Whose turn it is does not matter to it.
+  // Takes no turn.
   void mapped(std::chrono::nanoseconds took) { loader_.mapped(took); }
 
  private:

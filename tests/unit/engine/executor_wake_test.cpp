@@ -288,31 +288,25 @@ class YieldTest : public ExecutorWakeTest {
     const auto before = yielded();
     while (yielded() == before) std::this_thread::yield();
   }
+  void expect_one_worker_makes(std::size_t batches) {
+    source_->keep(Keeps::kWhoAsks);
+    start(batches);
+    source_->wait_for_kept(1);
+    wait_until_others_yield();
+    wait_until_all_sleep();
+    EXPECT_EQ(source_->kept(), 1u);
+    source_->let_go();
+    port_->wait_for_ended(batches);
+  }
 };
 
-TEST_F(YieldTest, OneWorkerMakesAllBatchesWhileNobodyLacksOne) {
-  source_->keep(Keeps::kWhoAsks);
-  start(3);
-  source_->wait_for_kept(1);
-  wait_until_others_yield();
-  wait_until_all_sleep();
-  EXPECT_EQ(source_->kept(), 1u);
-  source_->let_go();
-  port_->wait_for_ended(3);
-}
+TEST_F(YieldTest, OneWorkerMakesAllBatchesWhileNobodyLacksOne) { expect_one_worker_makes(3); }
 
 TEST_F(YieldTest, OneWorkerMakesAllWhereTheBatchThatIsLackingWaitsForNoWorker) {
   const auto without_work = std::make_shared<Batches>(*plan_, 0);
   const StreamId other = executor_.open_stream(run_, without_work);
   const Executor::Starving starving(executor_, without_work);
-  source_->keep(Keeps::kWhoAsks);
-  start(3);
-  source_->wait_for_kept(1);
-  wait_until_others_yield();
-  wait_until_all_sleep();
-  EXPECT_EQ(source_->kept(), 1u);
-  source_->let_go();
-  port_->wait_for_ended(3);
+  expect_one_worker_makes(3);
   executor_.close_stream(other);
 }
 

@@ -32,6 +32,10 @@ class HttpPagesTest : public ::testing::Test {
     service_.job_view.job = "run";
     service_.job_view.owner = kAnn;
   }
+  HttpPages make_pages(bool jobs = false) {
+    return http_pages(
+        service_, jobs, [this] { return not_ready_; }, clock_);
+  }
   ReadMetrics metrics(const HttpPages& pages, const std::optional<Peer>& peer) {
     const HttpPage page = pages.at("/metrics")(peer);
     EXPECT_EQ(page.status, 200u);
@@ -44,8 +48,7 @@ class HttpPagesTest : public ::testing::Test {
 };
 
 TEST_F(HttpPagesTest, ShowAUserWhatThatUserMaySee) {
-  const HttpPages pages = http_pages(
-      service_, false, [] { return std::nullopt; }, clock_);
+  const HttpPages pages = make_pages();
   EXPECT_TRUE(metrics(pages, user(kAnn)).samples.contains("spdld_job_rows_total"));
   EXPECT_EQ(service_.last_caller().uid, kAnn);
   metrics(pages, user(kBob));
@@ -53,8 +56,7 @@ TEST_F(HttpPagesTest, ShowAUserWhatThatUserMaySee) {
 }
 
 TEST_F(HttpPagesTest, ShowTotalsAloneToAPeerOfNoKnownUser) {
-  const HttpPages pages = http_pages(
-      service_, false, [] { return std::nullopt; }, clock_);
+  const HttpPages pages = make_pages();
   const ReadMetrics told = metrics(pages, std::nullopt);
   EXPECT_EQ(told.value("spdld_rows_total"), 7);
   EXPECT_THAT(service_.calls(), ElementsAre("daemon"));
@@ -66,8 +68,7 @@ TEST_F(HttpPagesTest, ShowTotalsAloneToAPeerOfNoKnownUser) {
 }
 
 TEST_F(HttpPagesTest, ShowEverybodyWhatAnAdminSeesWhereTheyMay) {
-  const HttpPages pages = http_pages(
-      service_, true, [] { return std::nullopt; }, clock_);
+  const HttpPages pages = make_pages(true);
   const ReadMetrics told = metrics(pages, std::nullopt);
   EXPECT_EQ(service_.last_caller().uid, Credentials::kDaemon);
   EXPECT_TRUE(told.samples.contains("spdld_job_rows_total"));
@@ -77,8 +78,7 @@ TEST_F(HttpPagesTest, ShowEverybodyWhatAnAdminSeesWhereTheyMay) {
 }
 
 TEST_F(HttpPagesTest, AreMadeOnceASecondForEachUser) {
-  const HttpPages pages = http_pages(
-      service_, false, [] { return std::nullopt; }, clock_);
+  const HttpPages pages = make_pages();
   const auto& page = pages.at("/metrics");
   const auto first = page(user(kAnn)).text;
   clock_.advance(std::chrono::milliseconds(999));
@@ -90,8 +90,7 @@ TEST_F(HttpPagesTest, AreMadeOnceASecondForEachUser) {
 }
 
 TEST_F(HttpPagesTest, OfTheLatestUsersAreKeptWhereManyAsk) {
-  const HttpPages pages = http_pages(
-      service_, false, [] { return std::nullopt; }, clock_);
+  const HttpPages pages = make_pages();
   const auto& page = pages.at("/metrics");
   const auto first = page(user(kAnn)).text;
   clock_.advance(std::chrono::milliseconds(1));
@@ -102,8 +101,7 @@ TEST_F(HttpPagesTest, OfTheLatestUsersAreKeptWhereManyAsk) {
 }
 
 TEST_F(HttpPagesTest, SayWhyTheDaemonIsNotReady) {
-  const HttpPages pages = http_pages(
-      service_, false, [this] { return not_ready_; }, clock_);
+  const HttpPages pages = make_pages();
   const auto& page = pages.at("/readyz");
   EXPECT_EQ(page(std::nullopt).status, 200u);
   EXPECT_EQ(*page(std::nullopt).text, "ready\n");

@@ -132,8 +132,8 @@ class SPDLD_API Loader {
   std::optional<Batch> next_ahead(bool& asks);
   // The loop has been handed `turn` batches of the run (Cursor::turn). Waits for nothing.
   void handed(std::uint64_t turn);
-  // A function that the caller runs on batches ahead of its loop took so long: the daemon is told
-  // the sum, for whoever asks why training is slow. On any thread, also during another call.
+  // A function that the caller runs on batches ahead of its loop took so long. The daemon is told
+  // the sum, by which 'spdlctl diagnose' goes. On any thread, also during another call.
   void mapped(std::chrono::nanoseconds took);
   // Whether the job's last epoch is over.
   bool ended() const;
