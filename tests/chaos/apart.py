@@ -354,9 +354,11 @@ class Apart:
         """Keeps what the daemon has done, and says it."""
         problem = self._judge.learn(self.daemon.record(JOB))
         if operation.kind is Kind.SEEK:
-            last = answer["seeks"][-1]
-            said = f"from {place_of(last['from'])} to {place_of(last['to'])}"
-            problem = problem or self._judge.announced("seek", place_of(last["from"]))
+            said = "all ranks are past it already"
+            if answer["seeks"]:
+                last = answer["seeks"][-1]
+                said = f"from {place_of(last['from'])} to {place_of(last['to'])}"
+                problem = problem or self._judge.announced("seek", place_of(last["from"]))
         elif operation.kind in (Kind.SKIP, Kind.RESIZE):
             at = place_of(answer["dealt_from"])
             said = f"from {at} on"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# does: repeats of the engine's and the session's tests under TSan beside busy loops: none stands still
-# build: tsan engine_test session_test source_threads_test
+# does: repeats of the engine's, the streams' and the session's tests under TSan beside busy loops: none stands still
+# build: tsan engine_test session_test source_threads_test stream_test
 #
 # wakeups.sh [REPEATS]: of the tests of who wakes whom; the rest is repeated a hundredth as often.
 set -euo pipefail
@@ -45,9 +45,10 @@ about_waking='*ExecutorWakeTest*:*ExecutorTest*:*FairShareTest.TakesAStages*:*Fa
 parts=()
 repeat "$repeats" 25 engine_test "$about_waking" & parts+=($!)
 repeat "$repeats" 25 source_threads_test 'IoPool*' & parts+=($!)
-repeat "$repeats" 25 session_test 'StreamTest*' & parts+=($!)
+repeat "$repeats" 25 stream_test 'StreamTest*' & parts+=($!)
 for part in "${parts[@]}"; do wait "$part"; done
 parts=()
 repeat $((repeats / 100)) 1 engine_test "-$about_waking" & parts+=($!)
-repeat $((repeats / 100)) 1 session_test '-StreamTest*' & parts+=($!)
+repeat $((repeats / 100)) 1 stream_test '-StreamTest*' & parts+=($!)
+repeat $((repeats / 100)) 1 session_test '*' & parts+=($!)
 for part in "${parts[@]}"; do wait "$part"; done

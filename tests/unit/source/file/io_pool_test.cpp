@@ -56,12 +56,12 @@ class Hanging {
   explicit Hanging(int count) {
     for (int i = 0; i < count; ++i) {
       tasks_.push_back(task(
-          [this]() -> Pause {
-            begun_.release();
-            go_.acquire();
+          [gates = gates_]() -> Pause {
+            gates->begun.release();
+            gates->go.acquire();
             return std::nullopt;
           },
-          [this] { ++cancelled_; }));
+          [gates = gates_] { ++gates->cancelled; }));
     }
   }
 
@@ -69,17 +69,22 @@ class Hanging {
     for (auto& task : tasks_) ASSERT_TRUE(pool.submit(device, task).ok());
   }
   void wait_for_begun(int count) {
-    for (int i = 0; i < count; ++i) begun_.acquire();
+    for (int i = 0; i < count; ++i) gates_->begun.acquire();
   }
-  bool another_begun() { return begun_.try_acquire(); }
-  void let_go() { go_.release(static_cast<std::ptrdiff_t>(tasks_.size())); }
-  int cancelled() const { return cancelled_; }
+  bool another_begun() { return gates_->begun.try_acquire(); }
+  void let_go() { gates_->go.release(static_cast<std::ptrdiff_t>(tasks_.size())); }
+  int cancelled() const { return gates_->cancelled; }
 
  private:
+  // The pool's threads may be at them for longer than the test is.
+  struct Gates {
+    std::counting_semaphore<> begun{0};
+    std::counting_semaphore<> go{0};
+    std::atomic<int> cancelled = 0;
+  };
+
+  const std::shared_ptr<Gates> gates_ = std::make_shared<Gates>();
   std::vector<std::shared_ptr<Task>> tasks_;
-  std::counting_semaphore<> begun_{0};
-  std::counting_semaphore<> go_{0};
-  std::atomic<int> cancelled_ = 0;
 };
 
 // While it lives, the process can start no thread.
