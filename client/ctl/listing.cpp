@@ -351,6 +351,7 @@ std::string show_workers(const v1::Daemon& daemon) {
   };
   add(spent.bytes_s(), "for bytes");
   add(spent.memory_s(), "for memory to decode");
+  add(spent.calls_s(), "for users' functions");
   add(spent.stage_bound_s(), "by a stage's concurrency");
   add(spent.job_bound_s(), "by a job's limit");
   add(spent.slot_s(), "as ranks have all they may");

@@ -72,6 +72,7 @@ void fill_in(v1::Workers* message, const session::WorkersView& view) {
   message->set_batches_s(view.batches_s);
   message->set_bytes_s(view.bytes_s);
   message->set_memory_s(view.memory_s);
+  message->set_calls_s(view.calls_s);
   message->set_stage_bound_s(view.stage_bound_s);
   message->set_job_bound_s(view.job_bound_s);
   message->set_slot_s(view.slot_s);

@@ -13,6 +13,7 @@ void fill_in(v1::Shortages* message, const session::ShortagesView& view) {
   message->set_bytes_s(view.of(Shortage::kBytes));
   message->set_worker_s(view.of(Shortage::kWorker));
   message->set_memory_s(view.of(Shortage::kMemory));
+  message->set_calls_s(view.of(Shortage::kCalls));
   message->set_making_s(view.of(Shortage::kMaking));
   message->set_slot_s(view.of(Shortage::kSlot));
   message->set_replica_s(view.of(Shortage::kReplica));

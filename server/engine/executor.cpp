@@ -45,6 +45,7 @@ void begin_rows(Claim& claim) {
     task->needs_bytes = 0;
     task->alone = false;
     task->bytes.restart();
+    if (task->calls != nullptr) task->calls->restart();
   }
   claim.begun.assign(claim.tasks.begin(), claim.tasks.end());
 }
@@ -151,11 +152,11 @@ Status Executor::set_threads(unsigned threads) {
 Executor::~Executor() {
   stop();
   MutexLock lock(mutex_);
-  const auto fetching = [this]() SPDLD_REQUIRES(mutex_) {
+  const auto away = [this]() SPDLD_REQUIRES(mutex_) {
     return std::any_of(queue_.lanes().begin(), queue_.lanes().end(),
-                       [](const Lane& lane) { return lane.fetching > 0; });
+                       [](const Lane& lane) { return lane.fetching > 0 || lane.calling > 0; });
   };
-  while (fetching()) fetches_ended_.wait(mutex_);
+  while (away()) rows_came_back_.wait(mutex_);
 }
 
 StreamId Executor::open_stream(std::shared_ptr<Run> run, std::shared_ptr<StreamPort> port) {
@@ -248,6 +249,11 @@ Executor::Headway Executor::headway(StreamId id) {
   }
   const std::string name = std::to_string(item) + " (" + run->source().uri(item) + ")";
   headway.doing = "item " + name;
+  if (holder == Holder::kCaller) {
+    const std::string waits = run->waits_for_runners();
+    headway.doing += " is with a function of yours" + for_s + (waits.empty() ? "" : ": " + waits);
+    return headway;
+  }
   if (holder == Holder::kSource) headway.reads = name;
   headway.doing += holder == Holder::kMemoryLine
                        ? why_parked(needs_bytes)
@@ -326,6 +332,7 @@ void Executor::stop() {
       for (Stream& stream : lane.streams) {
         for (OpenBatch& batch : stream.batches) batch.given_up = true;
       }
+      if (lane.calling > 0) lane.run->look_for_dropped();
     }
     work_may_wait_.notify_all();
   }
@@ -366,6 +373,7 @@ void Executor::give_up(Lane& lane, Stream& stream, std::uint64_t epoch, std::uin
     end_if_done(lane, stream, here, after);
   }
   queue_.note_head(lane, stream);
+  if (lane.calling > 0) lane.run->look_for_dropped();
 }
 
 void Executor::fetched(std::uint64_t token, Status status) {
@@ -373,21 +381,37 @@ void Executor::fetched(std::uint64_t token, Status status) {
   Aftermath after;
   {
     const Change change(*this);
-    Lane& lane = *task.lane;
     queue_.end_fetch(task);
-    lane.run->fetched(task, std::move(status));
-    if (stopping_) {
-      take_bytes(task, after);
-      end_row(task, after);
-      end_if_done(lane, *task.stream, task.batch, after);
-      queue_.erase_idle(after.streams, after.lanes);
-      fetches_ended_.notify_all();
-    } else {
-      WorkQueue::make_ready(task);
-      queue_.note_head(lane, *task.stream);
-    }
+    task.lane->run->fetched(task, std::move(status));
+    came_back(task, after);
   }
   tell(after);
+}
+
+void Executor::called(std::uint64_t token, Status status) {
+  Task& task = *reinterpret_cast<Task*>(token);
+  Aftermath after;
+  {
+    const Change change(*this);
+    WorkQueue::end_call(task);
+    task.lane->run->called(task, std::move(status));
+    came_back(task, after);
+  }
+  tell(after);
+}
+
+void Executor::came_back(Task& task, Aftermath& after) {
+  Lane& lane = *task.lane;
+  if (!stopping_) {
+    WorkQueue::make_ready(task);
+    queue_.note_head(lane, *task.stream);
+    return;
+  }
+  take_bytes(task, after);
+  end_row(task, after);
+  end_if_done(lane, *task.stream, task.batch, after);
+  queue_.erase_idle(after.streams, after.lanes);
+  rows_came_back_.notify_all();
 }
 
 void Executor::take_bytes(Task& task, Aftermath& after) {
@@ -558,6 +582,7 @@ void Executor::process(Claim& claim, unsigned worker, std::chrono::nanoseconds& 
     if (state == RowState::kDone || state == RowState::kFailed) task.bytes.shrink(kept);
     if (state == RowState::kFailed) task.port->fail(failure);
     if (state != RowState::kPending) ++outcome.done;
+    if (state == RowState::kDone && task.calls != nullptr) task.calls->shrink(kept);
     if (state != RowState::kDone || granted > 0)
       goes_on = leave(claim, task, state, answers, granted, after);
     if (state != RowState::kDone) claim.tasks[outcome.rows] = nullptr;
@@ -599,6 +624,10 @@ bool Executor::leave(Claim& claim, Task& task, RowState state, std::uint64_t ans
       queue_.begin_fetch(task, batch, answers);
       if (granted_bytes == 0) change.wakes_nobody();
       return is_wanted && queue_.may_fetch(*claim.lane);
+    case RowState::kCalled:
+      WorkQueue::begin_call(task, batch, answers);
+      if (granted_bytes == 0) change.wakes_nobody();
+      return is_wanted && WorkQueue::may_call(*claim.lane);
     case RowState::kNeedsMemory:
     case RowState::kNoMemory:
       if (!is_wanted) break;
@@ -623,7 +652,7 @@ RowState Executor::make_row(Task& task, Run& run, unsigned worker, std::uint64_t
   while (true) {
     RowState state = RowState::kFailed;
     try {
-      state = run.process(task, worker, granted_bytes, *this,
+      state = run.process(task, worker, granted_bytes, {.fetch = *this, .call = *this},
                           reinterpret_cast<std::uint64_t>(&task), failure);
     } catch (const std::exception& thrown) {  // a source that has the row throws no more
       failure.status =

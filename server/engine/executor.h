@@ -55,9 +55,10 @@ unsigned workers_ahead(int nice, bool own_cpus, unsigned cpus);
 // (SampleInput::is_dropped).
 //
 // Owned by the daemon; outlives every stream. All methods are thread-safe. What a stream or a run
-// leaves behind (its port, its source with the listing) dies under no lock. A source that still has
-// rows when the executor is destroyed must be stopped before (IoPool): it is waited for.
-class Executor final : private source::FetchSink {
+// leaves behind (its port, its source with the listing) dies under no lock. A source or a caller
+// that still has rows when the executor is destroyed must be stopped before (IoPool): it is waited
+// for.
+class Executor final : private source::FetchSink, private CallSink {
  public:
   explicit Executor(ExecutorOptions options);
   ~Executor() override;
@@ -161,6 +162,9 @@ class Executor final : private source::FetchSink {
   class Change;
 
   void fetched(std::uint64_t token, Status status) override SPDLD_EXCLUDES(mutex_);
+  void called(std::uint64_t token, Status status) override SPDLD_EXCLUDES(mutex_);
+  // The row is no longer with its source or its caller: it goes on, or ends where the pool stops.
+  void came_back(Task& task, Aftermath& after) SPDLD_REQUIRES(mutex_);
   void begin_starving(const StreamPort& port) SPDLD_EXCLUDES(mutex_);
 
   // Unless it runs. False: there is no thread for it.
@@ -211,7 +215,7 @@ class Executor final : private source::FetchSink {
   // so that they look. While a row's pause is pending, one of those that sleep has a timeout.
   CondVar work_may_wait_;
   unsigned timed_ SPDLD_GUARDED_BY(mutex_) = 0;  // workers that sleep with a timeout
-  CondVar fetches_ended_;                        // the destructor waits here
+  CondVar rows_came_back_;                       // the destructor waits here
   WorkQueue queue_ SPDLD_GUARDED_BY(mutex_);
   WorkerClocks clocks_ SPDLD_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<Run>> last_runs_;  // [worker], which alone touches it

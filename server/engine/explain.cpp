@@ -10,6 +10,7 @@
 
 #include "base/text/counted.h"
 #include "delivery/memory_probe.h"
+#include "op/call_op.h"
 #include "source/file/io_pool.h"
 #include "source/order/sharding.h"
 
@@ -105,6 +106,18 @@ std::string concurrency_text(const StagePlan& stage, const PlanFacts::Task& task
   return text + (task.pool == PlanFacts::Task::Pool::kIo
                      ? fmt::format(", {} on one device: executor.io_threads", task.effective)
                      : fmt::format(", {}: executor.cpu_threads", task.effective));
+}
+
+// "mypkg.aug:cutout(image) gives image uint8[224,224,3]   [8 processes]"
+std::string call_text(const PlannedCall& call) {
+  std::vector<std::string> in;
+  for (const CallField& field : call.spec.in) in.push_back(field.name);
+  std::vector<std::string> out;
+  for (const CallField& field : call.spec.out) out.push_back(field.name + " " + declared_as(field));
+  return fmt::format("{}({}) gives {}   [{}]", call.spec.call, fmt::join(in, ", "),
+                     fmt::join(out, ", "),
+                     call.spec.concurrency > 0 ? fmt::format("{} processes", call.spec.concurrency)
+                                               : std::string("a process for each core"));
 }
 
 std::vector<PlanFacts::FieldStages> fields_of(const Plan& plan) {
@@ -282,6 +295,7 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
     for (const PlanFacts::FieldStages& field : fields)
       fmt::format_to(out, "    {:<8} {}\n", field.field, field.stages);
   }
+  for (const PlannedCall& call : plan.calls) fmt::format_to(out, "  call    {}\n", call_text(call));
   if (facts.image) text += image_text(*facts.image, plan.image->format.dtype);
   if (plan.spec.cache && context.cache)
     fmt::format_to(out, "cache    {}\n", cache_text(*plan.spec.cache, *context.cache));

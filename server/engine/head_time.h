@@ -12,9 +12,10 @@ enum class HeadWait {
   kBytes,   // its source has it, or has all rows that it may have
   kWorker,  // it can go on, and no worker has taken it up
   kMemory,  // there is no room to decode it
+  kCalls,   // a function of the user's has it, or all rows that it may have
   kMaking,  // workers have all rows that are left
 };
-inline constexpr std::size_t kHeadWaits = 4;
+inline constexpr std::size_t kHeadWaits = 5;
 
 // How long a stream's first batches waited for each, up to `at`; nothing of the time without a
 // batch.

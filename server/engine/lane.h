@@ -48,6 +48,7 @@ struct OpenBatch {
   std::unique_ptr<Packing> packing;  // of plans that pack
   // Of its rows, outside of claims. Less than 0 while a source's answer overtakes begin_fetch().
   int fetching = 0;
+  int calling = 0;  // likewise, of a caller's
   int ready = 0;
   int parked = 0;
 
@@ -109,13 +110,13 @@ struct Stream {
 
 struct Task : Row {
   // Of a row outside of claims.
-  enum class Holder { kNobody, kSource, kMemoryLine };
+  enum class Holder { kNobody, kSource, kMemoryLine, kCaller };
 
   Lane* lane = nullptr;
   Stream* stream = nullptr;
   BatchIterator batch;
   Holder holder = Holder::kNobody;
-  std::uint64_t answers = 0;  // that its source has given
+  std::uint64_t answers = 0;  // that its source and its callers have given
   std::chrono::steady_clock::time_point held_since;
   std::optional<std::chrono::steady_clock::time_point> paused_until;  // while it is parked
 };
@@ -143,6 +144,7 @@ struct Lane {
   std::vector<const Claim*> claims;  // each of a worker
   // Rows that the source has. Less than 0 while its answer to fetch() overtakes begin_fetch().
   int fetching = 0;
+  int calling = 0;                    // rows that callers have; likewise
   int begun = 0;                      // rows that the source has, or that are ready or parked
   std::int64_t claimed_since_ns = 0;  // the sum of Claim::since
   // The longest time that a claim took of late; each row that is done takes a part of it away.

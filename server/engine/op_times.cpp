@@ -23,7 +23,8 @@ std::vector<OpTime> OpTimes::times() const {
     if (rows == 0) continue;
     const std::chrono::nanoseconds all(of.all_ns.load(std::memory_order_relaxed));
     const std::chrono::nanoseconds decoding(of.decoding_ns.load(std::memory_order_relaxed));
-    const std::string& field = plan_.tensors[plan_.task_tensors[i]].name;
+    const std::string& field = plan_.task_arrays[i] ? plan_.arrays[*plan_.task_arrays[i]].name
+                                                    : plan_.tensors[plan_.task_tensors[i]].name;
     const std::string& ops = plan_.task_ops[i];
     const std::size_t first = ops.find(kOpsJoin);
     if (first == std::string::npos || decoding.count() <= 0) {

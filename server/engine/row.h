@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "engine/plan/packing.h"
+#include "engine/row_calls.h"
 #include "engine/row_fetch.h"
 #include "engine/stream_port.h"
 
@@ -21,13 +23,15 @@ struct Row {
   std::uint64_t item = 0;
   std::uint32_t attempt = 0;  // 0: the item that the order says; then substitutes
   RowBytes bytes;
-  std::uint64_t needs_bytes = 0;  // of the memory for decoding (engine/plan/decode_memory.h)
+  std::uint64_t needs_bytes = 0;    // of the memory for decoding (engine/plan/decode_memory.h)
+  std::unique_ptr<RowCalls> calls;  // of plans that have some, once they are needed
   bool alone = false;  // memory was lacking once: no other counted decode may run beside it
 };
 
 enum class RowState {
   kDone,
   kPending,      // the source has it: hands off
+  kCalled,       // a function of the user's has it: likewise
   kAgain,        // another item takes its place: process() again, when it is the run's turn
   kDropped,      // it was, while it was made: nobody wants it
   kNeedsMemory,  // process() wants `needs_bytes` granted

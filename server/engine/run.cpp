@@ -42,6 +42,29 @@ bool is_dropped(const Row& row) {
   return row.dropped != nullptr && row.dropped->load(std::memory_order_relaxed);
 }
 
+// Rows that may be at calls at once: enough for each process to have a message in hand and one that
+// waits, and no more than take this much memory together.
+int rows_at_calls(const Plan& plan, unsigned workers) {
+  constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
+  constexpr std::uint64_t kUnknownRow = std::uint64_t{256} << 10;
+  constexpr std::uint64_t kRowsOfAProcess = 128;
+  constexpr std::uint64_t kFewest = 4;
+  if (plan.calls.empty()) return 0;
+  std::uint64_t row = 0;
+  for (const TensorSpec& array : plan.arrays) {
+    std::uint64_t bytes = wire::dtype_bytes(array.dtype);
+    for (const std::int64_t extent : array.shape) bytes *= static_cast<std::uint64_t>(extent);
+    row += array.kind == FieldKind::kDense ? bytes : kUnknownRow;
+  }
+  std::uint64_t processes = 0;
+  for (const PlannedCall& call : plan.calls)
+    processes +=
+        call.spec.concurrency > 0 ? static_cast<std::uint64_t>(call.spec.concurrency) : workers;
+  const std::uint64_t most = processes * kRowsOfAProcess;
+  return static_cast<int>(std::clamp(kMostBytes / std::max<std::uint64_t>(row, 1),
+                                     std::min(processes * kFewest, most), most));
+}
+
 Status check_text(const std::string& field, std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   for (std::size_t at = 0; at < text.size();) {
@@ -59,13 +82,15 @@ Status check_text(const std::string& field, std::span<const std::byte> bytes) {
 
 Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> source,
          source::Sampler sampler, std::uint64_t seed, RunPool pool, RunLimits limits,
-         const Clock& clock, std::shared_ptr<SampleCache> cache)
+         const Clock& clock, std::shared_ptr<SampleCache> cache, RowCallers callers)
     : plan_(std::move(plan)),
       source_(std::move(source)),
       sampler_(std::move(sampler)),
       seed_(seed),
       row_memory_bytes_(pool.row_memory_bytes),
       cache_(std::move(cache)),
+      callers_(std::move(callers)),
+      most_called_(rows_at_calls(*plan_, pool.workers)),
       weight_(limits.weight),
       max_workers_(limits.workers),
       job_fetching_(limits.fetching),
@@ -74,8 +99,10 @@ Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> sourc
       stage_concurrency_(plan_->process.concurrency),
       clock_(clock),
       fetch_(*plan_, *source_, cache_.get(), clock),
+      call_stats_(std::make_unique<StageStats[]>(plan_->calls.size())),
       op_times_(*plan_),
       workers_(pool.workers) {
+  SPDLD_CHECK(callers_.size() == plan_->calls.size());
   for (Worker& worker : workers_) {
     worker.tasks.resize(plan_->tasks.size());
     worker.values = plan_->made_values;
@@ -127,8 +154,10 @@ void Run::bring_at_hand(std::span<Row* const> rows) {
   fetch_.bring_at_hand(rows);
 }
 
-RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
-                      source::FetchSink& sink, std::uint64_t token, StreamFailure& failure) {
+RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes, Sinks sinks,
+                      std::uint64_t token, StreamFailure& failure) {
+  if (row.calls != nullptr && row.calls->is_under_way())
+    return end_call(row, sinks.call, token, failure);
   if (!choose(row)) {
     if (!std::exchange(row.alone, true)) return RowState::kNoMemory;
     failure = {.status = Status(Code::kResourceExhausted,
@@ -140,13 +169,14 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
     return RowState::kFailed;
   }
   row.bytes.parts.epoch_key = mix64(seed_, row.order->epoch);
-  if (fetch_.bring(row.item, row.bytes, sink, token) == source::FetchState::kPending)
+  if (fetch_.bring(row.item, row.bytes, sinks.fetch, token) == source::FetchState::kPending)
     return RowState::kPending;
   Status status = std::exchange(row.bytes.status, Status());
   const bool fetch_failed = !status.ok();
   if (!fetch_failed) {
     auto made = make(row, worker, granted_bytes);
-    if (made) return *made ? RowState::kDone : RowState::kNeedsMemory;
+    if (made && !*made) return RowState::kNeedsMemory;
+    if (made) return plan_->calls.empty() ? RowState::kDone : begin_call(row, sinks.call, token);
     status = std::move(made).error();
     if (is_dropped(row)) return RowState::kDropped;
   }
@@ -159,17 +189,85 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes,
 
   // A fetch that failed for good is no fault of the item's content: it is never papered over,
   // unless the item is not what the listing saw.
-  if (fetch_failed ? status.code() != Code::kDataLoss : !is_data_error(status)) {
-    failure = ended_by(row, final_error(row, status));
-    return RowState::kFailed;
-  }
-  if (Status refused = replace(row, status); !refused.ok()) {
+  return give_up(row, status,
+                 fetch_failed ? status.code() == Code::kDataLoss : is_data_error(status), failure);
+}
+
+RowState Run::give_up(Row& row, const Status& why, bool is_of_item, StreamFailure& failure) {
+  const Status refused = is_of_item ? replace(row, why) : final_error(row, why);
+  if (!refused.ok()) {
     failure = ended_by(row, refused);
     return RowState::kFailed;
   }
   // Others may have waited for as long as this one took.
   row.bytes.restart();
   return RowState::kAgain;
+}
+
+RowState Run::begin_call(Row& row, CallSink& sink, std::uint64_t token) {
+  RowCalls& calls = *row.calls;
+  const std::size_t number = calls.number();
+  CallRow& call = calls.prepare(*plan_);
+  call.seed = seed_;
+  call.epoch = row.order->epoch;
+  call.position = row.order->rows.position(row.index);
+  call.item = row.item;
+  call.dropped = row.dropped;
+  calls.begin(clock_.now());
+  call_stats_[number].begin();
+  callers_[number]->call(call, sink, token);  // from here on it may be with another worker
+  return RowState::kCalled;
+}
+
+void Run::called(Row& row, Status status) {
+  RowCalls& calls = *row.calls;
+  const Code code = status.code();
+  const std::chrono::nanoseconds took = calls.answered(std::move(status), clock_.now());
+  call_stats_[calls.number()].end(took, std::chrono::nanoseconds(0), code);
+}
+
+RowState Run::end_call(Row& row, CallSink& sink, std::uint64_t token, StreamFailure& failure) {
+  RowCalls& calls = *row.calls;
+  bool rejected = false;
+  Status status;
+  try {
+    status = calls.take(rejected);
+    if (is_dropped(row)) return RowState::kDropped;
+    if (rejected) status = Status(Code::kDataLoss, "its function gave None for it");
+    if (status.ok() && !calls.are_done(*plan_)) return begin_call(row, sink, token);
+    if (status.code() == Code::kUnavailable && calls.try_again(plan_->spec.on_error.io.retries))
+      return begin_call(row, sink, token);
+    if (status.ok()) status = put_arrays(row);
+  } catch (const std::bad_alloc&) {
+    row.bytes.restart();
+    if (!std::exchange(row.alone, true)) return RowState::kNoMemory;
+    failure = ended_by(row, out_of_memory(row, no_memory("what its function gave back")));
+    return RowState::kFailed;
+  }
+  if (!status.ok()) return give_up(row, status, is_data_error(status), failure);
+  finish(row);
+  return RowState::kDone;
+}
+
+Status Run::put_arrays(Row& row) const {
+  for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
+    if (plan_->sources[t].kind != TensorSource::Kind::kArray) continue;
+    const PackedRow& made = row.calls->made(plan_->sources[t].index);
+    const TensorSpec& spec = plan_->tensors[t];
+    if (spec.text) SPDLD_TRY(check_text(spec.name, made.view));
+    const std::size_t extents = spec.kind == FieldKind::kBytes ? 1 : spec.shape.size();
+    RowOutput out = output(row, t);
+    SPDLD_ASSIGN(std::byte* const to, out.resize({made.shape.data(), extents}));
+    if (!made.view.empty()) std::memcpy(to, made.view.data(), made.view.size());
+  }
+  return {};
+}
+
+std::string Run::waits_for_runners() const {
+  for (const auto& caller : callers_) {
+    if (std::string waits = caller->waits_for(); !waits.empty()) return waits;
+  }
+  return {};
 }
 
 bool Run::choose(Row& row) const {
@@ -205,18 +303,25 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
     process_stats_.postpone();
     return made;
   }
-  if (made) {
-    const BatchOrder& order = *row.order;
-    plan_->layout.set_index(order.slot, row.index, static_cast<std::int64_t>(row.item));
-    plan_->layout.set_valid(order.slot, row.index,
-                            row.attempt == 0 && row.index < order.rows.valid);
-  }
+  if (made && plan_->calls.empty()) finish(row);
   const auto now = clock_.now();
   process_stats_.end(now - begun, waited, made ? Code::kOk : item_code(made.error()));
   if ((now - begun).count() > slowest_ns_.load(std::memory_order_relaxed) ||
       now.count() > slowest_until_ns_.load(std::memory_order_relaxed))
     note_slowest({row.item, now - begun}, now);
   return made;
+}
+
+void Run::finish(Row& row) {
+  const BatchOrder& order = *row.order;
+  plan_->layout.set_index(order.slot, row.index, static_cast<std::int64_t>(row.item));
+  plan_->layout.set_valid(order.slot, row.index, row.attempt == 0 && row.index < order.rows.valid);
+  if (row.packing == nullptr) return;
+  if (plan_->tasks.empty()) {
+    row.packing->made(row.index, row.bytes.parts.bytes);
+  } else {
+    row.packing->made(row.index);
+  }
 }
 
 void Run::note_slowest(const SlowRow& row, std::chrono::nanoseconds now) {
@@ -245,6 +350,10 @@ bool Run::is_absent(const RowSample& sample, std::size_t task) const {
 
 Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_bytes) {
   Worker& worker = workers_[number];
+  if (!plan_->calls.empty()) {
+    if (row.calls == nullptr) row.calls = std::make_unique<RowCalls>();
+    row.calls->restart();
+  }
   // Another row may have had values that this one lacks.
   worker.values = plan_->made_values;
   RowSample sample(*plan_, *source_, fetch_, row, worker.values);
@@ -261,7 +370,9 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
     const std::size_t first = plan_->task_tensors[i];
     worker.outputs.clear();
     for (std::size_t t = 0; t < task.tensors().size(); ++t)
-      worker.outputs.push_back(output(row, first + t));
+      worker.outputs.push_back(plan_->task_arrays[i]
+                                   ? row.calls->array(*plan_, *plan_->task_arrays[i] + t)
+                                   : output(row, first + t));
     if (is_absent(sample, i)) {
       for (RowOutput& out : worker.outputs) SPDLD_TRY(out.put_nothing());
       continue;
@@ -289,10 +400,7 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
     if (plan_->sources[t].kind == TensorSource::Kind::kPart) SPDLD_TRY(put_part(row, sample, t));
     if (plan_->sources[t].kind == TensorSource::Kind::kValue) SPDLD_TRY(put_value(row, sample, t));
   }
-  if (plan_->tasks.empty())
-    row.packing->made(row.index, row.bytes.parts.bytes);
-  else if (row.packing != nullptr)
-    row.packing->made(row.index);
+  if (row.calls != nullptr) row.calls->keep(*plan_, sample);
   ++worker.rows;
   return true;
 }

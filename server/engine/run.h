@@ -50,10 +50,10 @@ struct RunPool {
 class Run {
  public:
   // `pool`: of the executor that is to have it. `cache`: that which SampleCaches opened for this
-  // plan and source; null: nothing is kept.
+  // plan and source; null: nothing is kept. `callers`: one for each of the plan's calls.
   Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> source,
       source::Sampler sampler, std::uint64_t seed, RunPool pool, RunLimits limits,
-      const Clock& clock, std::shared_ptr<SampleCache> cache = nullptr);
+      const Clock& clock, std::shared_ptr<SampleCache> cache = nullptr, RowCallers callers = {});
 
   double weight() const { return weight_.load(std::memory_order_relaxed); }
   // Rows that may be fetched at once.
@@ -70,12 +70,28 @@ class Run {
   // process() then finds there.
   void bring_at_hand(std::span<Row* const> rows);
 
-  // Takes the row as far as it gets without blocking. kPending: `sink` is told `token` once the
-  // bytes are there; until process() is called again nobody touches the row. kFailed: `failure`
-  // says why. A row for which memory was lacking while it was alone has failed. `granted_bytes` of
-  // the memory for decoding are the row's during the call.
-  RowState process(Row& row, unsigned worker, std::uint64_t granted_bytes, source::FetchSink& sink,
+  // Told of rows that are not to be touched until then.
+  struct Sinks {
+    source::FetchSink& fetch;  // once the bytes are there
+    CallSink& call;            // once a call has come back
+  };
+  // Takes the row as far as it gets without blocking. kPending, kCalled: one of the sinks is told
+  // `token`; until process() is called again nobody touches the row. kFailed: `failure` says why. A
+  // row for which memory was lacking while it was alone has failed. `granted_bytes` of the memory
+  // for decoding are the row's during the call.
+  RowState process(Row& row, unsigned worker, std::uint64_t granted_bytes, Sinks sinks,
                    std::uint64_t token, StreamFailure& failure);
+
+  // The rows that may be at calls before no further one is begun.
+  int most_called() const { return most_called_; }
+  // The call of `row` has come back: process() may be called again.
+  void called(Row& row, Status status);
+  // Some rows have been dropped that may be at calls.
+  void look_for_dropped() const {
+    for (const auto& caller : callers_) caller->look_for_dropped();
+  }
+  // Why a call has rows wait, and what to start; empty: none does.
+  std::string waits_for_runners() const;
 
   // The pending fetch of `row` has ended: process() may be called again.
   void fetched(Row& row, Status status) { fetch_.ended(row.bytes, std::move(status)); }
@@ -89,6 +105,7 @@ class Run {
   const source::Sampler& sampler() const { return sampler_; }
   const StageStats& fetch_stats() const { return fetch_.stats(); }
   const StageStats& process_stats() const { return process_stats_; }
+  const StageStats& call_stats(std::size_t call) const { return call_stats_[call]; }
   std::vector<OpTime> op_times() const { return op_times_.times(); }
   // CPU time of the pool's workers that went into the run's rows and batches, and the reading of
   // what is cached of them; not that of threads that wait for storage.
@@ -142,6 +159,16 @@ class Run {
   Result<bool> make_tensors(Row& row, unsigned worker, std::uint64_t granted_bytes);
   Result<std::uint64_t> run_timed(std::size_t task, FieldWorker& worker, RowSample& sample,
                                   std::span<RowOutput> out, std::uint64_t room_bytes);
+  // The row is made: its tensors are its share of the batch from now on.
+  void finish(Row& row);
+  // Gives the row to the next function.
+  RowState begin_call(Row& row, CallSink& sink, std::uint64_t token);
+  // Goes on with what came back.
+  RowState end_call(Row& row, CallSink& sink, std::uint64_t token, StreamFailure& failure);
+  // Puts what came back into the batch.
+  Status put_arrays(Row& row) const;
+  // Another item takes the row's place where that may be; else `failure` says why it fails.
+  RowState give_up(Row& row, const Status& why, bool is_of_item, StreamFailure& failure);
   void note_slowest(const SlowRow& row, std::chrono::nanoseconds now)
       SPDLD_EXCLUDES(slowest_mutex_);
   Status over_row_memory(std::uint64_t needs_bytes, std::size_t task) const;
@@ -163,6 +190,8 @@ class Run {
   const std::uint64_t seed_;
   const std::uint64_t row_memory_bytes_;
   const std::shared_ptr<SampleCache> cache_;
+  const RowCallers callers_;
+  const int most_called_;
   std::atomic<double> weight_;
   std::atomic<int> max_workers_;
   // RunLimits::fetching and processing.
@@ -173,6 +202,7 @@ class Run {
   const Clock& clock_;
   RowFetch fetch_;
   StageStats process_stats_;
+  const std::unique_ptr<StageStats[]> call_stats_;  // [call]
   OpTimes op_times_;
   std::atomic<std::int64_t> cpu_ns_{0};  // relaxed: a count
   JpegCounter jpeg_counter_;

@@ -162,7 +162,9 @@ Idle WorkQueue::why_idle(const Lane& lane) const {
     return lane.run->is_bound_by_job() ? Idle::kJobBound : Idle::kStageBound;
   }
   if (!lane.parked.empty()) return Idle::kMemory;
-  if (has_rows || lane.fetching > 0) return Idle::kBytes;
+  if (lane.fetching > 0) return Idle::kBytes;
+  if (lane.calling > 0) return Idle::kCalls;
+  if (has_rows) return Idle::kBytes;
   return lane.streams.empty() ? Idle::kWork : Idle::kSlot;
 }
 
@@ -171,10 +173,12 @@ std::optional<HeadWait> WorkQueue::head_wait(const Lane& lane, const Stream& str
   const OpenBatch& first = stream.batches.front();
   if (first.has_rows()) {
     if (!may_have_task(lane) && !lane.parked.empty()) return HeadWait::kMemory;
+    if (!may_call(lane)) return HeadWait::kCalls;
     return may_fetch(lane) ? HeadWait::kWorker : HeadWait::kBytes;
   }
   if (first.fetching > 0) return HeadWait::kBytes;
   if (first.ready > 0) return HeadWait::kWorker;
+  if (first.calling > 0) return HeadWait::kCalls;
   return first.parked > 0 ? HeadWait::kMemory : HeadWait::kMaking;
 }
 
@@ -208,7 +212,7 @@ bool WorkQueue::is_work_wanted() const {
   for (const Lane& lane : lanes_) {
     const int cap = lane.run->process_concurrency();
     if (cap > 0 && lane.workers() >= cap) continue;
-    const bool may_begin = may_have_task(lane) && may_fetch(lane);
+    const bool may_begin = may_have_task(lane) && may_fetch(lane) && may_call(lane);
     for (const Stream& stream : lane.streams) {
       if (!stream.port->is_wanted() || stream.closed) continue;
       if (stream.may_open && !stream.opening && may_begin) return true;
@@ -254,7 +258,7 @@ std::optional<WorkQueue::Choice> WorkQueue::choose(Lane& lane) const {
   if (!may_have_worker(lane)) return std::nullopt;
   if (memory_.may_unpark(lane)) return Choice{.parked = true};
   if (!lane.ready.empty()) return Choice{};
-  if (!may_have_task(lane) || !may_fetch(lane)) return std::nullopt;
+  if (!may_have_task(lane) || !may_fetch(lane) || !may_call(lane)) return std::nullopt;
 
   Choice lowest;
   for (Stream& stream : lane.streams) {
@@ -362,6 +366,22 @@ void WorkQueue::end_fetch(Task& task) {
   --task.lane->fetching;
   --task.lane->begun;
   --task.batch->fetching;
+  ++task.answers;
+  task.holder = Task::Holder::kNobody;
+  ++task.stream->moves;
+}
+
+void WorkQueue::begin_call(Task& task, OpenBatch& batch, std::uint64_t answers) {
+  ++task.lane->calling;
+  ++batch.calling;
+  if (task.answers != answers) return;
+  task.holder = Task::Holder::kCaller;
+  task.held_since = std::chrono::steady_clock::now();
+}
+
+void WorkQueue::end_call(Task& task) {
+  --task.lane->calling;
+  --task.batch->calling;
   ++task.answers;
   task.holder = Task::Holder::kNobody;
   ++task.stream->moves;

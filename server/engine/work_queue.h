@@ -83,7 +83,14 @@ class WorkQueue {
   // A source has the row, of this batch; the answer may have come before, and with it another row.
   void begin_fetch(Task& task, OpenBatch& batch, std::uint64_t answers);
   void end_fetch(Task& task);
+  // Likewise, of a row at a call.
+  static void begin_call(Task& task, OpenBatch& batch, std::uint64_t answers);
+  static void end_call(Task& task);
   bool may_fetch(const Lane& lane) const;
+  // Whether its callers take further rows.
+  static bool may_call(const Lane& lane) {
+    return lane.calling == 0 || lane.calling < lane.run->most_called();
+  }
   // The stream's rows have come to wait for something else: its time up to now is added up.
   void note_head(const Lane& lane, Stream& stream) const;
   void note_heads(Lane& lane) const;  // of all its streams

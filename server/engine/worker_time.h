@@ -22,9 +22,10 @@ enum class Idle {
   kJobBound,    // a run has all the workers that its job may have
   kStageBound,  // ... or that its stage may have
   kMemory,      // rows wait for room to decode
+  kCalls,       // functions of the users' own have all rows that they may have
   kBytes,       // the sources have all rows that they may have
 };
-inline constexpr std::size_t kIdles = 8;
+inline constexpr std::size_t kIdles = 9;
 
 // The time of all workers of a pool, which adds up: what a worker has spent since it began is in
 // one of these.

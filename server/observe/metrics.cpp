@@ -31,6 +31,7 @@ constexpr std::pair<std::string_view, double WorkersView::*> kSpent[] = {
     {"batches", &WorkersView::batches_s},
     {"bytes", &WorkersView::bytes_s},
     {"memory", &WorkersView::memory_s},
+    {"calls", &WorkersView::calls_s},
     {"stage_bound", &WorkersView::stage_bound_s},
     {"job_bound", &WorkersView::job_bound_s},
     {"slot", &WorkersView::slot_s},
@@ -40,10 +41,10 @@ constexpr std::pair<std::string_view, double WorkersView::*> kSpent[] = {
 
 // The names of Shortages in control.proto.
 constexpr std::pair<std::string_view, Shortage> kShortages[] = {
-    {"bytes", Shortage::kBytes},   {"worker", Shortage::kWorker}, {"memory", Shortage::kMemory},
-    {"making", Shortage::kMaking}, {"slot", Shortage::kSlot},     {"replica", Shortage::kReplica},
-    {"job", Shortage::kJob},       {"copy", Shortage::kCopy},     {"epoch", Shortage::kEpoch},
-    {"change", Shortage::kChange}, {"disk", Shortage::kDisk}};
+    {"bytes", Shortage::kBytes},     {"worker", Shortage::kWorker}, {"memory", Shortage::kMemory},
+    {"calls", Shortage::kCalls},     {"making", Shortage::kMaking}, {"slot", Shortage::kSlot},
+    {"replica", Shortage::kReplica}, {"job", Shortage::kJob},       {"copy", Shortage::kCopy},
+    {"epoch", Shortage::kEpoch},     {"change", Shortage::kChange}, {"disk", Shortage::kDisk}};
 static_assert(std::size(kShortages) == stream::kShortages);
 
 void add_daemon(const session::DaemonView& daemon, Exposition& to) {

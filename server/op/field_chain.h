@@ -45,6 +45,8 @@ class FieldChain {
   virtual bool is_index() const { return false; }
   // The geometry op that was appended last; empty: none was.
   virtual std::string_view moved_by() const { return {}; }
+  // Its pixels are to lie as [height, width, channels] do, whatever the batch says.
+  virtual void interleave() {}
   virtual Status append(const GeometryOp& op, const StageKey& key);
   // Also whether something looks like a slip: `doubt` says so.
   virtual Status append(const PixelOp& op, const StageKey& key, std::string& doubt);

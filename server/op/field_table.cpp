@@ -10,6 +10,13 @@
 namespace spdld {
 namespace {
 
+// The refusal of an op on what a call has given back.
+Status not_array(const std::string& op, const std::string& field) {
+  return {Code::kInvalidArgument,
+          "the field '" + field + "' comes back from 'python', and '" + op +
+              "' works on no such arrays: put it before that, or do the same in the function"};
+}
+
 // The decoded fields of `names`, or all, whose chain fits. `wants` and `wants_any` go on after
 // "works on decoded": what a field that does not fit would have to be, and what there is none of.
 Result<std::vector<Field*>> chosen(FieldTable& table, const std::vector<std::string>& names,
@@ -21,6 +28,7 @@ Result<std::vector<Field*>> chosen(FieldTable& table, const std::vector<std::str
     if (field == nullptr)
       return error(Code::kInvalidArgument,
                    "'" + op + "': there is no field '" + name + "'; there are " + table.names());
+    if (field->kind == Field::Kind::kArray) return tl::unexpected<Status>(not_array(op, name));
     if (field->chain == nullptr || !fits(*field->chain))
       return error(Code::kInvalidArgument, "'" + op + "' works on decoded " + wants(*field) +
                                                ": {field: " + name +
@@ -108,6 +116,7 @@ Result<Field*> FieldTable::encoded(const std::string& name, const std::string& o
     return error(Code::kInvalidArgument, "'" + op + "' decodes the field '" + name +
                                              "', and the source gives " + names() + ": write '" +
                                              op + ": {field: NAME}'");
+  if (field->kind == Field::Kind::kArray) return tl::unexpected<Status>(not_array(op, name));
   if (field->kind == Field::Kind::kDecoded)
     return error(Code::kInvalidArgument,
                  "the field '" + name + "' is decoded already by an earlier stage");
@@ -161,11 +170,39 @@ Result<Field*> FieldTable::make_decoded(const std::string& name, const Field& be
   return insert({.name = name, .kind = Field::Kind::kDecoded}, behind, op);
 }
 
+Result<std::vector<Field>> FieldTable::take(const std::vector<CallField>& in) {
+  std::vector<Field> taken;
+  for (const CallField& wanted : in) {
+    const auto found = std::find_if(fields_.begin(), fields_.end(),
+                                    [&](const Field& field) { return field.name == wanted.name; });
+    if (found == fields_.end())
+      return error(Code::kInvalidArgument,
+                   "'python': in: there is no field '" + wanted.name + "'; there are " + names());
+    taken.push_back(std::move(*found));
+    fields_.erase(found);
+  }
+  return taken;
+}
+
+Status FieldTable::give(const TensorSpec& tensor, std::size_t array) {
+  if (find(tensor.name) != nullptr)
+    return {Code::kInvalidArgument,
+            "'python': out: there is a field '" + tensor.name +
+                "' already: name it under 'in', too, or call the new one something else"};
+  fields_.push_back({.name = tensor.name,
+                     .kind = Field::Kind::kArray,
+                     .index = array,
+                     .tensor = tensor,
+                     .ops = {"python"}});
+  return {};
+}
+
 Result<Field*> FieldTable::numbers(const std::string& name, const std::string& op) {
   Field* const field = find(name);
   if (field == nullptr)
     return error(Code::kInvalidArgument,
                  "'" + op + "': there is no field '" + name + "'; there are " + names());
+  if (field->kind == Field::Kind::kArray) return tl::unexpected<Status>(not_array(op, name));
   if (field->kind == Field::Kind::kDecoded)
     return error(Code::kInvalidArgument,
                  "the field '" + name + "' is decoded already by an earlier stage");

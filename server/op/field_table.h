@@ -13,6 +13,8 @@
 #include "base/status.h"
 #include "op/field_chain.h"
 #include "op/media.h"
+#include "op/row_call.h"
+#include "op/tensor_spec.h"
 #include "op/value.h"
 
 namespace spdld {
@@ -26,10 +28,11 @@ struct Field {
     kPart,     // bytes as they were fetched
     kValue,    // what the listing knows, or a task takes out of a part
     kDecoded,  // `chain` makes it
+    kArray,    // a call gives it back: `tensor`
   };
   std::string name;
   Kind kind = Kind::kPart;
-  std::size_t index = 0;                     // of the source's part or value
+  std::size_t index = 0;                     // of the source's part or value, or of the array
   ValueType type = ValueType::kInt64;        // of a value
   bool text = false;                         // a part that is UTF-8
   std::optional<std::uint64_t> max_bytes{};  // of a row, where the source knows that
@@ -40,6 +43,7 @@ struct Field {
   // The number under which the bytes are requested that it is made of.
   std::optional<std::size_t> request{};
   std::unique_ptr<FieldChain> chain{};  // of what is decoded; null: another field's makes it
+  TensorSpec tensor{};                  // of an array
   std::vector<std::string> ops{};       // that were given it, in order
 };
 
@@ -80,6 +84,11 @@ class FieldTable {
   std::size_t first_made_value() const { return first_made_value_; }
   // The types of those that tasks make.
   const std::vector<ValueType>& made_values() const { return made_values_; }
+
+  // The fields of these names, which a call is given. They are no fields any more.
+  Result<std::vector<Field>> take(const std::vector<CallField>& in);
+  // The field of an array that a call gives back.
+  Status give(const TensorSpec& tensor, std::size_t array);
 
   // The list of numbers that `op` takes, which must be a value that no stage has taken.
   Result<Field*> numbers(const std::string& name, const std::string& op);

@@ -22,6 +22,7 @@ enum class ParamType {
   kFloatList,
   kStringList,
   kFieldMap,  // names of fields, and what is said of each: texts by ParamInfo::keys
+  kObject,    // any map, as a text of JSON: a string in ParamValue
 };
 
 using FieldMap = std::map<std::string, std::map<std::string, std::string>>;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -35,6 +36,12 @@ class Registry {
     return nullptr;
   }
   const std::vector<OpInfo>& ops() const { return ops_; }
+  // These, and one more.
+  Registry with(OpInfo op) const {
+    std::vector<OpInfo> ops = ops_;
+    ops.push_back(std::move(op));
+    return Registry(std::move(ops));
+  }
 
  private:
   std::vector<OpInfo> ops_;

@@ -143,6 +143,11 @@ class Rules {
                        .says =
                            "rows wait for room to decode: raise executor.decode_memory, or "
                            "limit the size of what is decoded (max_pixels)"};
+      case Shortage::kCalls:
+        return Finding{.cause = "runners",
+                       .says =
+                           "rows wait for your own function: raise 'concurrency' of its 'python' "
+                           "stage, or move what is dear in it to built-in stages"};
       case Shortage::kSlot: return prefetch();
       case Shortage::kReplica: return replica();
       case Shortage::kJob:

@@ -20,7 +20,7 @@ std::uint64_t microseconds(std::chrono::nanoseconds time) {
 
 // In nanoseconds, in the order of WorkersView.
 struct WorkerCounts {
-  RateWindow<12>::Counts ns{};
+  RateWindow<13>::Counts ns{};
   bool knows_cores = false;
   bool knows_quota = false;
 };
@@ -33,30 +33,31 @@ WorkerCounts worker_counts(engine::Executor& executor) {
   const auto ns = [](std::chrono::nanoseconds of) {
     return static_cast<std::uint64_t>(of.count());
   };
-  return {
-      .ns = {ns(time.rows), ns(time.batches), ns(time.of(Idle::kBytes)), ns(time.of(Idle::kMemory)),
-             ns(time.of(Idle::kStageBound)), ns(time.of(Idle::kJobBound)), ns(time.of(Idle::kSlot)),
-             ns(time.of(Idle::kYield)), ns(time.of(Idle::kLeft)), ns(time.of(Idle::kWork)),
-             ns(cores.value_or(std::chrono::nanoseconds(0))),
-             ns(throttled.value_or(std::chrono::nanoseconds(0)))},
-      .knows_cores = cores.has_value(),
-      .knows_quota = throttled.has_value()};
+  return {.ns = {ns(time.rows), ns(time.batches), ns(time.of(Idle::kBytes)),
+                 ns(time.of(Idle::kMemory)), ns(time.of(Idle::kCalls)),
+                 ns(time.of(Idle::kStageBound)), ns(time.of(Idle::kJobBound)),
+                 ns(time.of(Idle::kSlot)), ns(time.of(Idle::kYield)), ns(time.of(Idle::kLeft)),
+                 ns(time.of(Idle::kWork)), ns(cores.value_or(std::chrono::nanoseconds(0))),
+                 ns(throttled.value_or(std::chrono::nanoseconds(0)))},
+          .knows_cores = cores.has_value(),
+          .knows_quota = throttled.has_value()};
 }
 
-WorkersView workers_view(std::array<double, 12> ns, bool knows_cores, bool knows_quota) {
+WorkersView workers_view(std::array<double, 13> ns, bool knows_cores, bool knows_quota) {
   for (double& of : ns) of *= 1e-9;
   return {.rows_s = ns[0],
           .batches_s = ns[1],
           .bytes_s = ns[2],
           .memory_s = ns[3],
-          .stage_bound_s = ns[4],
-          .job_bound_s = ns[5],
-          .slot_s = ns[6],
-          .yield_s = ns[7],
-          .left_s = ns[8],
-          .work_s = ns[9],
-          .core_s = knows_cores ? std::optional(ns[10]) : std::nullopt,
-          .throttled_s = knows_quota ? std::optional(ns[11]) : std::nullopt};
+          .calls_s = ns[4],
+          .stage_bound_s = ns[5],
+          .job_bound_s = ns[6],
+          .slot_s = ns[7],
+          .yield_s = ns[8],
+          .left_s = ns[9],
+          .work_s = ns[10],
+          .core_s = knows_cores ? std::optional(ns[11]) : std::nullopt,
+          .throttled_s = knows_quota ? std::optional(ns[12]) : std::nullopt};
 }
 
 SessionView view_of(const Session& session) {
@@ -472,7 +473,7 @@ void Reports::count_users(std::map<uid_t, UserView>& users) const {
 
 WorkersView Reports::workers() const {
   const WorkerCounts spent = worker_counts(deps_.executor);
-  std::array<double, 12> ns{};
+  std::array<double, 13> ns{};
   std::copy(spent.ns.begin(), spent.ns.end(), ns.begin());
   return workers_view(ns, spent.knows_cores, spent.knows_quota);
 }

@@ -71,7 +71,7 @@ class Reports {
   const JobTable& table_;
   RateWindow<2> handed_ SPDLD_GUARDED_BY(table_.mutex());  // batches and rows, to all consumers
   // Nanoseconds, in the order of WorkersView.
-  RateWindow<12> workers_ SPDLD_GUARDED_BY(table_.mutex());
+  RateWindow<13> workers_ SPDLD_GUARDED_BY(table_.mutex());
   // The last two of these:
   bool knows_cores_ SPDLD_GUARDED_BY(table_.mutex()) = false;
   bool knows_quota_ SPDLD_GUARDED_BY(table_.mutex()) = false;

@@ -356,6 +356,7 @@ struct WorkersView {
   // Idle for want of these:
   double bytes_s = 0;
   double memory_s = 0;
+  double calls_s = 0;
   double stage_bound_s = 0;
   double job_bound_s = 0;
   double slot_s = 0;

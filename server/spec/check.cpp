@@ -338,6 +338,29 @@ Result<Json> check_named(const Node& node, const Shape& shape, const std::string
   return map;
 }
 
+// As JSON has it: a scalar without quotes is a number, true or false where it reads as one.
+Json value_of(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::kNull: return nullptr;
+    case Node::Kind::kList: {
+      Json list = Json::array();
+      for (const Node& item : node.items) list.push_back(value_of(item));
+      return list;
+    }
+    case Node::Kind::kMap: {
+      Json map = Json::object();
+      for (const Node::Entry& entry : node.entries) map[entry.key] = value_of(entry.value);
+      return map;
+    }
+    case Node::Kind::kScalar: break;
+  }
+  if (node.quoted) return node.text;
+  if (const auto integer = parse_integer(node.text)) return *integer;
+  if (const auto number = parse_number(node.text)) return *number;
+  if (const auto flag = parse_bool(node.text)) return *flag;
+  return node.text;
+}
+
 // "; write {p: 0.5}" of a value in place of a map: its key is the only one that must be given, or
 // else the only one, that takes such a value.
 std::string as_member(const Node& node, const Shape& shape) {
@@ -359,6 +382,7 @@ Node::Kind node_kind(const Shape& shape) {
     case Kind::kMap:
     case Kind::kTagged:
     case Kind::kNamed:
+    case Kind::kObject:
     case Kind::kScalars: return Node::Kind::kMap;
     default: return Node::Kind::kScalar;
   }
@@ -414,6 +438,7 @@ std::string expected_text(const Shape& shape) {
       return shape.scalar_ok ? expected_text(shape.of.front()) + " or " + list : list;
     }
     case Kind::kMap:
+    case Kind::kObject:
     case Kind::kScalars: return "a map";
     case Kind::kNamed: return "a map of fields";
     case Kind::kTagged: return "a map of one " + shape.noun;
@@ -432,6 +457,9 @@ Result<Json> check(const Node& node, const Shape& shape, const std::string& name
     case Kind::kTagged: return check_tagged(node, shape, name);
     case Kind::kList: return check_list(node, shape, name);
     case Kind::kNamed: return check_named(node, shape, name);
+    case Kind::kObject:
+      if (node.kind != Node::Kind::kMap) return wrong_kind(node, shape, name);
+      return value_of(node);
     case Kind::kMap:
     case Kind::kScalars:
       // A section all of whose lines are commented out.

@@ -61,6 +61,7 @@ std::string kind(const ParamInfo& param) {
     case ParamType::kFloatList: return list_of(param, "number", "numbers");
     case ParamType::kStringList: return list_of(param, "text", "texts");
     case ParamType::kFieldMap: break;
+    case ParamType::kObject: return "{name: anything, ...}";
   }
   std::vector<std::string> keys;
   for (const ParamInfo& key : param.keys) keys.push_back(key.name);

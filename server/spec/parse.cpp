@@ -2,6 +2,7 @@
 #include "spec/parse.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -74,9 +75,26 @@ Location stage_where(const Node& node) {
   return where;
 }
 
-Result<StageSpec> read_stage(const Node& node, const Json& value, const Registry& registry,
+// A function's file is looked for beside the text that names it.
+Status complete_call(const Node& node, Json& params) {
+  const auto call = params.find("call");
+  if (call == params.end()) return {};
+  const std::string text = call->get<std::string>();
+  const bool is_file = text.find(".py:") != std::string::npos;
+  if (!is_file || text.starts_with('/')) return {};
+  const std::string directory = node.document ? node.document->directory : "";
+  if (directory.empty())
+    return node.fail("call: '" + text +
+                     "' is a file beside this text, which is in no file itself: write its whole "
+                     "path");
+  *call = (std::filesystem::path(directory) / text).lexically_normal().string();
+  return {};
+}
+
+Result<StageSpec> read_stage(const Node& node, Json& value, const Registry& registry,
                              std::size_t index) {
   const auto tagged = value.begin();
+  SPDLD_TRY(complete_call(node, tagged.value()));
   StageSpec stage;
   stage.op = tagged.key();
   stage.where = stage_where(node);

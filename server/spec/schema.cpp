@@ -66,6 +66,7 @@ class SchemaWriter {
         return {{"type", "object"},
                 {"additionalProperties", write(shape.of.front())},
                 {"propertyNames", {{"pattern", kFieldPattern}}}};
+      case Kind::kObject: return {{"type", {"object", "null"}}};
       case Kind::kScalars:
         return {{"type", {"object", "null"}},
                 {"additionalProperties", {{"type", {"string", "number", "boolean", "null"}}}}};

@@ -43,6 +43,7 @@ Shape shape_of(const ParamInfo& param) {
       for (const ParamInfo& key : param.keys) keys.push_back(key_of(key));
       return named_shape(any_of({string_shape(), map_shape(std::move(keys))}));
     }
+    case ParamType::kObject: return object_shape();
   }
   return string_shape();
 }
@@ -65,6 +66,7 @@ FieldMap field_map(const ParamInfo& param, const Json& value) {
 Json default_json(const ParamInfo& param) {
   Json value = std::visit([](const auto& held) { return Json(held); }, *param.default_value);
   if (param.type == ParamType::kFloat && value.is_number()) return value.get<double>();
+  if (param.type == ParamType::kObject) return Json::parse(value.get<std::string>());
   return value;
 }
 
@@ -88,6 +90,7 @@ ParamValue param_value(const ParamInfo& param, const Json& value) {
     case ParamType::kFloatList: return value.get<std::vector<double>>();
     case ParamType::kStringList: return value.get<std::vector<std::string>>();
     case ParamType::kFieldMap: return field_map(param, value);
+    case ParamType::kObject: return value.dump();
   }
   return false;
 }
@@ -121,6 +124,7 @@ Shape named_shape(Shape element) {
   shape.of.push_back(std::move(element));
   return shape;
 }
+Shape object_shape() { return shape_of(Kind::kObject); }
 Shape any_of(std::vector<Shape> alternatives) {
   Shape shape = shape_of(Kind::kAnyOf);
   shape.of = std::move(alternatives);

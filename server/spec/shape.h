@@ -36,6 +36,7 @@ struct Shape {
                // differ
     kNamed,    // a map of names of fields to of[0]
     kScalars,  // a map of names to scalars, which check() leaves alone
+    kObject,   // a map of texts to anything, as JSON has it
   };
 
   Kind kind = Kind::kMap;
@@ -101,6 +102,7 @@ Shape percent_shape();
 Shape list_shape(Shape element);
 Shape map_shape(std::vector<Key> keys);
 Shape named_shape(Shape element);
+Shape object_shape();
 Shape any_of(std::vector<Shape> alternatives);
 
 // A section whose keys all have defaults or may be absent, and which may be left out itself.

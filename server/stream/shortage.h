@@ -13,6 +13,7 @@ enum class Shortage {
   kBytes,
   kWorker,
   kMemory,
+  kCalls,
   kMaking,
   kSlot,     // it has all slots of its stream itself
   kReplica,  // other replicas of its shard have not read what is in the slots
@@ -22,7 +23,7 @@ enum class Shortage {
   kChange,   // its job is being changed
   kDisk,     // where it is must be on disk first
 };
-inline constexpr std::size_t kShortages = 11;
+inline constexpr std::size_t kShortages = 12;
 
 using ShortageTime = std::array<std::chrono::nanoseconds, kShortages>;
 

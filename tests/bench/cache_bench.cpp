@@ -25,6 +25,7 @@
 #include "media/jpeg_scan/seek_indexes.h"
 #include "source/files_source.h"
 #include "spec/parse.h"
+#include "tests/unit/engine/no_calls.h"
 #include "tests/unit/engine/quiet_port.h"
 #include "tests/unit/source/item/fake_sink.h"
 
@@ -84,7 +85,9 @@ double epoch(Side& side, std::uint64_t number, std::uint64_t items) {
     StreamFailure failure;
     for (std::uint64_t token = 1;; ++token) {
       source::FakeSink sink;
-      const RowState state = side.run->process(row, 0, 0, sink, token, failure);
+      NoCalls no_calls;
+      const RowState state =
+          side.run->process(row, 0, 0, {.fetch = sink, .call = no_calls}, token, failure);
       if (state == RowState::kDone) break;
       if (state == RowState::kFailed) must(Result<int>(tl::unexpected<Status>(failure.status)));
       if (state == RowState::kPending) side.run->fetched(row, sink.wait(token));

@@ -70,6 +70,7 @@ class ImageChain final : public PixelChain {
 
   std::string_view noun() const override { return is_index() ? "masks" : "images"; }
   bool is_index() const override { return task_->decode->is_index(); }
+  void interleave() override { task_->layout = Layout::kNHWC; }
   Result<std::unique_ptr<FieldTask>> finish(const std::string& name) override {
     return finish_task(std::move(task_), name, [&] { return known_(name); });
   }

@@ -12,6 +12,7 @@
 
 #include "engine/plan/collate.h"
 #include "engine/plan/video_task.h"
+#include "op/call_op.h"
 
 namespace spdld::engine {
 namespace {
@@ -132,6 +133,10 @@ class Compiler {
     if (!made) return made.error().with_context(stage.where.text() + ": " + stage.op);
     const Op& op = *plan_->ops.emplace_back(std::move(made).value());
     if (stage.op == kFetch) return add_fetch(stage);
+    if (const auto* const call = dynamic_cast<const CallOp*>(&op)) {
+      if (plan_->fetch.name.empty()) return at(stage, "the first stage must be 'fetch'");
+      return add_call(stage, call->call());
+    }
     if (plan_->fetch.name.empty())
       return at(stage, "the first stage must be 'fetch', which brings the bytes that '" + stage.op +
                            "' works on");
@@ -150,6 +155,82 @@ class Compiler {
     constexpr int kDefaultReads = 16;
     plan_->fetch = {.name = stage.op, .concurrency = stage.concurrency.value_or(kDefaultReads)};
     return {};
+  }
+
+  // Makes the fields that the function is given, and enters those that it gives back.
+  Status add_call(const spec::StageSpec& stage, CallSpec spec) {
+    PlannedCall call{.where = stage.where};
+    SPDLD_ASSIGN(std::vector<Field> taken, with_place(stage, table_.take(spec.in)));
+    std::vector<CallField> arguments;
+    for (Field& field : taken) {
+      SPDLD_ASSIGN(const CallField argument, with_place(stage, add_argument(field, call)));
+      arguments.push_back(argument);
+    }
+    spec.in = std::move(arguments);
+    spec.concurrency = stage.concurrency.value_or(0);
+    call.first_array = plan_->arrays.size();
+    for (const CallField& given : spec.out) {
+      const TensorSpec tensor = tensor_of_answer(given);
+      SPDLD_TRY(table_.give(tensor, plan_->arrays.size()).with_context(stage.where.text()));
+      plan_->arrays.push_back(tensor);
+    }
+    call.spec = std::move(spec);
+    plan_->calls.push_back(std::move(call));
+    return {};
+  }
+
+  template <typename T>
+  static Result<T> with_place(const spec::StageSpec& stage, Result<T> result) {
+    if (result) return result;
+    return tl::unexpected<Status>(std::move(result).error().with_context(stage.where.text()));
+  }
+
+  Result<CallField> add_argument(Field& field, PlannedCall& call) {
+    using From = PlannedCall::Argument::From;
+    switch (field.kind) {
+      case Field::Kind::kPart: {
+        SPDLD_ASSIGN(const CallField argument, argument_of(field));
+        call.arguments.push_back({.from = From::kPart, .index = table_.request(field)});
+        return argument;
+      }
+      case Field::Kind::kValue:
+        call.arguments.push_back({.from = From::kValue, .index = field.index});
+        return argument_of(field);
+      case Field::Kind::kArray:
+        call.arguments.push_back({.from = From::kArray, .index = field.index});
+        return argument_of(plan_->arrays[field.index]);
+      case Field::Kind::kDecoded: break;
+    }
+    if (field.chain == nullptr || field.optional)
+      return error(Code::kInvalidArgument,
+                   "'python': in: '" + field.name +
+                       (field.optional ? "' is what rows need not have"
+                                       : "' is made together with another field") +
+                       ", and cannot be given to a function");
+    field.chain->interleave();
+    const std::size_t array = plan_->arrays.size();
+    SPDLD_ASSIGN(std::unique_ptr<FieldTask> task, finish_task(field, 0, array));
+    if (task->tensors().size() != 1)
+      return error(Code::kInvalidArgument, "'python': in: '" + field.name +
+                                               "' makes several fields: name one of one array");
+    call.arguments.push_back({.from = From::kArray, .index = array});
+    plan_->arrays.push_back(task->tensors().front());
+    TensorSpec& tensor = plan_->arrays.back();
+    tensor.max_row_bytes = kMostArrayBytes;
+    tensor.bound_name = "nothing: make it smaller before it is given to 'python'";
+    plan_->tasks.push_back(std::move(task));
+    return argument_of(tensor);
+  }
+
+  // The task that makes a decoded field: its first tensor is `tensor` of the batch's, or `array`.
+  Result<std::unique_ptr<FieldTask>> finish_task(Field& field, std::size_t tensor,
+                                                 std::optional<std::size_t> array) {
+    SPDLD_ASSIGN(std::unique_ptr<FieldTask> task, field.chain->finish(field.name));
+    plan_->task_tensors.push_back(tensor);
+    plan_->task_arrays.push_back(array);
+    plan_->task_ops.push_back(fmt::format("{}", fmt::join(field.ops, kOpsJoin)));
+    plan_->task_parts.push_back(field.optional ? field.request : std::nullopt);
+    return task;
   }
 
   void name_process(const spec::StageSpec& stage) {
@@ -183,9 +264,28 @@ class Compiler {
       return Status(Code::kInvalidArgument, cache->location.text() + ": cache: " + uncached_text());
     if (plan_->process.name.empty()) plan_->process.name = "pack";
     SPDLD_TRY(collate(spec, plan_->tensors, plan_->sources, plan_->process.name));
+    bound_arrays();
     SPDLD_ASSIGN(plan_->layout,
                  BatchLayout::make(plan_->tensors, static_cast<std::uint64_t>(spec.batch.size)));
     return {};
+  }
+
+  // What a call gives back may take as much as the batch has room for.
+  void bound_arrays() {
+    for (PlannedCall& call : plan_->calls) {
+      for (std::size_t i = 0; i < call.spec.out.size(); ++i) {
+        TensorSpec& array = plan_->arrays[call.first_array + i];
+        array.max_row_bytes = kMostArrayBytes;
+        for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
+          const TensorSource& source = plan_->sources[t];
+          const bool is_it =
+              source.kind == TensorSource::Kind::kArray && source.index == call.first_array + i;
+          if (is_it && plan_->tensors[t].kind != FieldKind::kDense)
+            array.max_row_bytes = plan_->tensors[t].max_row_bytes;
+        }
+        call.spec.out[i].max_bytes = array.max_row_bytes;
+      }
+    }
   }
 
   // Why there is nothing to keep in a cache of what is decoded, and the way out.
@@ -203,14 +303,14 @@ class Compiler {
     using Kind = TensorSource::Kind;
     if (field.kind == Field::Kind::kDecoded) {
       if (field.chain == nullptr) return {};  // among another's tensors
-      auto task = field.chain->finish(field.name);
-      if (!task) return std::move(task).error();
-      plan_->task_tensors.push_back(plan_->tensors.size());
-      plan_->task_ops.push_back(fmt::format("{}", fmt::join(field.ops, kOpsJoin)));
-      plan_->task_parts.push_back(field.optional ? field.request : std::nullopt);
-      for (const TensorSpec& tensor : (*task)->tensors())
+      SPDLD_ASSIGN(auto task, finish_task(field, plan_->tensors.size(), std::nullopt));
+      for (const TensorSpec& tensor : task->tensors())
         add_tensor(tensor, {.kind = Kind::kTask, .index = plan_->tasks.size()});
-      plan_->tasks.push_back(*std::move(task));
+      plan_->tasks.push_back(std::move(task));
+      return {};
+    }
+    if (field.kind == Field::Kind::kArray) {
+      add_tensor(field.tensor, {.kind = Kind::kArray, .index = field.index});
       return {};
     }
     if (field.kind == Field::Kind::kPart && field.clip) return undecoded(field);
@@ -381,18 +481,22 @@ class Compiler {
     std::vector<std::unique_ptr<FieldTask>> tasks;
     std::vector<std::size_t> tensors;
     std::vector<std::string> ops;
+    std::vector<std::optional<std::size_t>> arrays;
     std::vector<std::optional<std::size_t>> parts;
     for (std::size_t to = 0; to < order.size(); ++to) {
       tasks.push_back(std::move(plan_->tasks[order[to]]));
       tensors.push_back(plan_->task_tensors[order[to]]);
       ops.push_back(std::move(plan_->task_ops[order[to]]));
+      arrays.push_back(plan_->task_arrays[order[to]]);
       parts.push_back(plan_->task_parts[order[to]]);
+      if (arrays.back()) continue;
       for (std::size_t i = 0; i < tasks.back()->tensors().size(); ++i)
         plan_->sources[tensors.back() + i].index = to;
     }
     plan_->tasks = std::move(tasks);
     plan_->task_tensors = std::move(tensors);
     plan_->task_ops = std::move(ops);
+    plan_->task_arrays = std::move(arrays);
     plan_->task_parts = std::move(parts);
   }
 
@@ -420,6 +524,7 @@ Plan::KnownRow Plan::known_row() const {
   std::uint64_t most = 0;  // of a field
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     std::uint64_t own = 0;
+    if (task_arrays[i]) continue;
     for (std::size_t t = task_tensors[i]; t < task_tensors[i] + tasks[i]->tensors().size(); ++t) {
       if (tensors[t].kind == FieldKind::kDense) own += layout.row_bytes(t);
     }

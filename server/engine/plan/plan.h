@@ -13,6 +13,7 @@
 #include "engine/plan/batch_layout.h"
 #include "engine/plan/image_sizes.h"
 #include "engine/plan/image_task.h"
+#include "engine/plan/planned_call.h"
 #include "op/op.h"
 #include "op/registry.h"
 #include "op/value.h"
@@ -37,6 +38,7 @@ struct TensorSource {
     kPart,    // the bytes of requests[index] as they are
     kValue,   // the value `index`, of the source or made
     kLength,  // how long the rows of tensors[index], which is padded, were before
+    kArray,   // arrays[index], which a call has given back
   };
   Kind kind = Kind::kPart;
   std::size_t index = 0;
@@ -62,6 +64,9 @@ struct Plan {
   std::vector<std::unique_ptr<FieldTask>> tasks;
   std::vector<std::size_t> task_tensors;
   std::vector<std::string> task_ops;  // of each task, joined by kOpsJoin
+  // Of a task whose tensors a call is given: the first of them among `arrays`, and task_tensors
+  // does not count.
+  std::vector<std::optional<std::size_t>> task_arrays;
   // The request of each task whose field rows need not have; none: all rows have it.
   std::vector<std::optional<std::size_t>> task_parts;
   // Values of a row that are made are numbered from here on, behind the source's: what each is
@@ -77,6 +82,11 @@ struct Plan {
   // The canvas of the sample: the first image among the tasks, a mask only if there is no other. It
   // is the one that a cache of pixels keeps. Or null.
   const ImageTask* image = nullptr;
+
+  // Calls of the user's own functions, in the order in which a row comes to them; and the tensors
+  // that lie beside the batch for them: what tasks make for a call, and what calls give back.
+  std::vector<PlannedCall> calls;
+  std::vector<TensorSpec> arrays;
 
   // The fields of a batch in the source's order, those that ops add behind the one they come from.
   std::vector<TensorSpec> tensors;

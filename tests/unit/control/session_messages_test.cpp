@@ -94,16 +94,16 @@ TEST(Fill, WritesEachShortageOfASessionUnderItsOwnName) {
   v1::Session message;
   fill(&message, view);
   const v1::Shortages& of = message.shortages();
-  const std::vector<double> written = {of.bytes_s(), of.worker_s(),  of.memory_s(), of.making_s(),
-                                       of.slot_s(),  of.replica_s(), of.job_s(),    of.copy_s(),
-                                       of.epoch_s(), of.change_s(),  of.disk_s()};
+  const std::vector<double> written = {of.bytes_s(),  of.worker_s(), of.memory_s(),  of.calls_s(),
+                                       of.making_s(), of.slot_s(),   of.replica_s(), of.job_s(),
+                                       of.copy_s(),   of.epoch_s(),  of.change_s(),  of.disk_s()};
   EXPECT_EQ(of.attached_s(), 100);
   std::vector<double> by_name(stream::kShortages);
   using stream::Shortage;
-  const Shortage names[] = {Shortage::kBytes,  Shortage::kWorker, Shortage::kMemory,
-                            Shortage::kMaking, Shortage::kSlot,   Shortage::kReplica,
-                            Shortage::kJob,    Shortage::kCopy,   Shortage::kEpoch,
-                            Shortage::kChange, Shortage::kDisk};
+  const Shortage names[] = {Shortage::kBytes,   Shortage::kWorker, Shortage::kMemory,
+                            Shortage::kCalls,   Shortage::kMaking, Shortage::kSlot,
+                            Shortage::kReplica, Shortage::kJob,    Shortage::kCopy,
+                            Shortage::kEpoch,   Shortage::kChange, Shortage::kDisk};
   for (std::size_t at = 0; at < by_name.size(); ++at) by_name[at] = view.shortages.of(names[at]);
   EXPECT_EQ(written, by_name);
 }

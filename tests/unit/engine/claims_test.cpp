@@ -21,6 +21,7 @@
 #include "engine/executor.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/pipelines.h"
+#include "tests/unit/engine/slot_reader.h"
 
 // Rows so light that a worker claims many of them at once.
 namespace spdld::engine {
@@ -70,79 +71,6 @@ class LightSource final : public FakeSource {
   };
 };
 
-// Has `steps` batches to be made, each in a slot of its own, and reads what was made.
-class Reader final : public StreamPort {
- public:
-  Reader(const Plan& plan, std::uint64_t steps)
-      : layout_(plan.layout), slots_(steps, std::vector<std::byte>(layout_.slot_bytes())) {}
-
-  std::optional<BatchOrder> open() override {
-    MutexLock lock(mutex_);
-    if (next_ == slots_.size()) return std::nullopt;
-    const std::uint64_t step = next_++;
-    return BatchOrder{.epoch = 0,
-                      .step = step,
-                      .rows = {.first = step * kBatchRows, .rows = kBatchRows, .valid = kBatchRows},
-                      .slot = slots_[step].data()};
-  }
-  void commit(const BatchOrder& order) override {
-    MutexLock lock(mutex_);
-    ++committed_[order.step];
-    changed_.notify_all();
-  }
-  void abandon(const BatchOrder& order) override {
-    MutexLock lock(mutex_);
-    ++abandoned_[order.step];
-    changed_.notify_all();
-  }
-  Status may_replace(const SampleFailure&) override { return {}; }
-  void fail(const StreamFailure& failure) override {
-    MutexLock lock(mutex_);
-    failed_ = failure.status;
-    next_ = slots_.size();
-  }
-
-  // Until each of the batches opened has ended; each ends once.
-  void wait_for_end(std::uint64_t batches) {
-    MutexLock lock(mutex_);
-    while (committed_.size() + abandoned_.size() < batches) changed_.wait(mutex_);
-    for (const auto* const ended : {&committed_, &abandoned_}) {
-      for (const auto& [step, times] : *ended) EXPECT_EQ(times, 1) << step;
-    }
-  }
-  std::uint64_t committed() {
-    MutexLock lock(mutex_);
-    return committed_.size();
-  }
-  bool has_committed(std::uint64_t step) {
-    MutexLock lock(mutex_);
-    return committed_.contains(step);
-  }
-  Status failed() {
-    MutexLock lock(mutex_);
-    return failed_;
-  }
-  std::string row(std::uint64_t position) const {
-    const std::byte* const slot = slots_[position / kBatchRows].data();
-    const wire::FieldLayout& field = layout_.fields()[0];
-    std::int64_t range[2];
-    std::memcpy(range, slot + field.offsets_offset + position % kBatchRows * sizeof range[0],
-                sizeof range);
-    return {reinterpret_cast<const char*>(slot + field.offset + range[0]),
-            static_cast<std::size_t>(range[1] - range[0])};
-  }
-
- private:
-  const BatchLayout& layout_;
-  std::vector<std::vector<std::byte>> slots_;
-  Mutex mutex_;
-  CondVar changed_;
-  std::uint64_t next_ SPDLD_GUARDED_BY(mutex_) = 0;
-  std::map<std::uint64_t, int> committed_ SPDLD_GUARDED_BY(mutex_);
-  std::map<std::uint64_t, int> abandoned_ SPDLD_GUARDED_BY(mutex_);
-  Status failed_ SPDLD_GUARDED_BY(mutex_);
-};
-
 class ClaimsTest : public ::testing::TestWithParam<unsigned> {
  protected:
   ClaimsTest() {
@@ -153,14 +81,14 @@ class ClaimsTest : public ::testing::TestWithParam<unsigned> {
     plan_ = *plan;
   }
 
-  std::shared_ptr<Reader> start(std::uint64_t steps) {
-    auto reader = std::make_shared<Reader>(*plan_, steps);
+  std::shared_ptr<SlotReader> start(std::uint64_t steps) {
+    auto reader = std::make_shared<SlotReader>(plan_, steps);
     run_ = std::make_shared<engine::Run>(plan_, source_, source::Sampler(kItems, Shuffle{}, 1), 1,
                                          RunPool{GetParam()}, RunLimits{}, clock_);
     stream_ = executor_.open_stream(run_, reader);
     return reader;
   }
-  static void expect_rows(const Reader& reader, std::uint64_t step) {
+  static void expect_rows(const SlotReader& reader, std::uint64_t step) {
     for (std::uint64_t row = step * kBatchRows; row < (step + 1) * kBatchRows; ++row)
       ASSERT_EQ(reader.row(row), "item-" + std::to_string(row));
   }

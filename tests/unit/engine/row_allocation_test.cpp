@@ -12,6 +12,7 @@
 #include "tests/support/allocations.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/scratch_dir.h"
+#include "tests/unit/engine/no_calls.h"
 #include "tests/unit/engine/no_sample.h"
 #include "tests/unit/engine/quiet_port.h"
 #include "tests/unit/media/jpeg/jpeg_maker.h"
@@ -101,13 +102,14 @@ class RowAllocationTest : public ::testing::Test {
       row_.index = index;
       StreamFailure failure;
       source::FakeSink sink;
+      NoCalls no_calls;
       const int before = testing::allocations();
-      RowState state = run.process(row_, 0, 0, sink, 1, failure);
+      RowState state = run.process(row_, 0, 0, {.fetch = sink, .call = no_calls}, 1, failure);
       epoch.allocations += testing::allocations() - before;
       if (state == RowState::kPending) {
         epoch.waited = true;
         run.fetched(row_, sink.wait(1));
-        state = run.process(row_, 0, 0, sink, 1, failure);
+        state = run.process(row_, 0, 0, {.fetch = sink, .call = no_calls}, 1, failure);
       }
       EXPECT_EQ(state, RowState::kDone) << failure.status.message();
     }

@@ -21,6 +21,7 @@
 #include "tests/support/scratch_dir.h"
 #include "tests/support/sizes.h"
 #include "tests/unit/engine/kept_source.h"
+#include "tests/unit/engine/no_calls.h"
 #include "tests/unit/engine/quiet_port.h"
 #include "tests/unit/media/format/png_maker.h"
 #include "tests/unit/media/jpeg/jpeg_maker.h"
@@ -92,7 +93,9 @@ class Maker {
     StreamFailure failure;
     for (std::uint64_t token = 1;; ++token) {
       source::FakeSink sink;
-      const RowState state = run_.process(row, 0, 0, sink, token, failure);
+      NoCalls no_calls;
+      const RowState state =
+          run_.process(row, 0, 0, {.fetch = sink, .call = no_calls}, token, failure);
       ASSERT_NE(state, RowState::kFailed) << failure.status.message();
       if (state == RowState::kDone) return;
       if (state == RowState::kAgain) {
@@ -131,6 +134,7 @@ std::vector<KeptSource::Bytes> pictures() {
 
 std::vector<KeptSource::Bytes> gray_pictures() {
   std::vector<KeptSource::Bytes> items;
+  items.reserve(8);
   for (int i = 0; i < 8; ++i) {
     items.push_back(media::test::make_png({.width = 61 + i * 13,
                                            .height = 90 - i * 5,

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "op/field_table.h"
+#include "op/row_call.h"
+#include "op/tensor_spec.h"
+#include "spec/pipeline_spec.h"
+
+namespace spdld::engine {
+
+// A function of the user's own that each row is given to, once all tasks of the row were run and
+// the calls before this one have come back.
+struct PlannedCall {
+  // Where an argument of a row comes from.
+  struct Argument {
+    enum class From {
+      kPart,   // the bytes of requests[index]
+      kValue,  // the value `index`, of the source or made
+      kArray,  // arrays[index], which a task has made or an earlier call has given back
+    };
+    From from = From::kPart;
+    std::size_t index = 0;
+  };
+
+  CallSpec spec = {};
+  std::vector<Argument> arguments = {};  // one for each field of spec.in
+  std::size_t first_array = 0;           // arrays[first_array + i] is spec.out[i]
+  spec::Location where = {};
+};
+
+// What a row of an array that lies beside the batch may take at most.
+inline constexpr std::uint64_t kMostArrayBytes = std::uint64_t{256} << 20;
+
+// How a batch has the field that a call gives back.
+TensorSpec tensor_of_answer(const CallField& field);
+// How a function is given a field of the listing, of a part, or of an array; an error where it
+// cannot be given one of this kind.
+Result<CallField> argument_of(const Field& field);
+CallField argument_of(const TensorSpec& array);
+
+}  // namespace spdld::engine

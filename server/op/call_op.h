@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "base/status.h"
+#include "op/op.h"
+#include "op/params.h"
+#include "op/registry.h"
+#include "op/row_call.h"
+
+namespace spdld {
+
+// A stage that calls a function of the user's own on each row. The compiler knows it: it ends what
+// stands before it, so that the function's arguments are made, and begins the fields that come
+// back.
+class CallOp final : public Op {
+ public:
+  // Of CallSpec::in the names alone are known: what they are follows from the stages before.
+  explicit CallOp(CallSpec call) : Op({}), call_(std::move(call)) {}
+  Status plan(FieldTable&, const StageKey&, std::string&) const override { return {}; }
+
+  const CallSpec& call() const { return call_; }
+
+ private:
+  const CallSpec call_;
+};
+
+// The stage `python`.
+OpInfo python_op();
+
+// A field as a stage declares it: "uint8[224,224,3]", "float32[-1,4]", "int64", "text".
+Result<CallField> parse_call_field(const std::string& name, const std::string& declared);
+// The same again.
+std::string declared_as(const CallField& field);
+
+}  // namespace spdld

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "op/field_task.h"
+#include "op/tensor_spec.h"
+
+// Calls of users' own functions on rows, as plain values and an interface: engine/ makes the calls,
+// delivery/runners/ carries them to the processes of the user, and neither knows the other.
+namespace spdld {
+
+// A field that a function is given, or gives back.
+struct CallField {
+  enum class Kind : std::uint8_t { kArray = 1, kBytes, kText, kInt64, kFloat64, kBool };
+  std::string name;
+  Kind kind = Kind::kArray;
+  DType dtype = DType::kUInt8;           // of an array
+  std::vector<std::int64_t> shape = {};  // likewise; -1: of an extent that rows may differ in
+  std::uint64_t max_bytes = 0;           // of what a row gives back
+
+  friend bool operator==(const CallField&, const CallField&) = default;
+};
+
+// A function, and what it is called with. Two that are equal do the same.
+struct CallSpec {
+  std::string call;         // "mypkg.aug:cutout", or "aug.py:cutout" with the file's absolute path
+  std::string args = "{}";  // keyword arguments, as a JSON object
+  std::int64_t version = 1;
+  std::vector<CallField> in = {};
+  std::vector<CallField> out = {};
+  int concurrency = 0;  // processes at once; 0: as many as there are cores
+  std::chrono::milliseconds timeout{60'000};
+  std::uint64_t max_rss = 0;  // bytes of a process; 0: unbounded
+  bool spawn = false;         // each process imports anew, instead of being forked after the import
+
+  friend bool operator==(const CallSpec&, const CallSpec&) = default;
+};
+
+// One argument of a row: of a number, its eight bytes (a bool's one), of all else its bytes.
+struct CallArgument {
+  std::span<const std::byte> bytes;
+  std::array<std::int64_t, wire::kMaxRank> shape{};  // of an array
+};
+
+// One row at a call. The caller (RowCaller) has it, and the memory that its arguments lie in, from
+// call() until the sink is told.
+struct CallRow {
+  // Of the order: what draws of the function are keyed by.
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;
+  std::uint64_t item = 0;
+  const std::atomic<bool>* dropped = nullptr;  // nobody wants it any more; null: it never is
+  std::vector<CallArgument> arguments;         // one for each CallSpec::in
+
+  // The answer.
+  bool rejected = false;           // the function gave None: no answers
+  std::vector<PackedRow> answers;  // one for each CallSpec::out, of the declared dtype and shape
+};
+
+// Told when a row has come back. Called from the caller's thread, once for each call(); must not
+// block. `status` not OK: kDataLoss (the item's fault: a bad sample, or one whose row ended two
+// processes), kFailedPrecondition (the function raised: with its traceback; or gave back what it
+// does not declare), kUnavailable (a transient error of I/O), kCancelled (dropped, or the caller
+// ends).
+class CallSink {
+ public:
+  virtual ~CallSink() = default;
+  virtual void called(std::uint64_t token, Status status) = 0;
+};
+
+// Carries rows of one run to the function and back. Thread-safe.
+class RowCaller {
+ public:
+  virtual ~RowCaller() = default;
+  // Returns at once. Rows are taken in the order in which they came, several at once where they
+  // wait; rows that come back may overtake each other.
+  virtual void call(CallRow& row, CallSink& sink, std::uint64_t token) = 0;
+  // Some rows have been dropped: those that no process has yet come back with kCancelled, from
+  // another thread.
+  virtual void look_for_dropped() = 0;
+  // Why rows wait for processes, and what to start; empty: they do not, beyond their turn.
+  virtual std::string waits_for() const = 0;
+};
+
+using RowCallers = std::vector<std::shared_ptr<RowCaller>>;
+
+}  // namespace spdld

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "engine/executor.h"
+#include "tests/support/fake_source.h"
+#include "tests/support/pipelines.h"
+#include "tests/unit/engine/slot_reader.h"
+
+// Rows that a function of the user's is given and gives back.
+namespace spdld::engine {
+namespace {
+
+using testing::FakeSource;
+
+constexpr std::uint64_t kCalled = 600;
+constexpr std::uint64_t kCalledRows = 30;
+
+std::string text_of(const CallArgument& argument) {
+  return {reinterpret_cast<const char*>(argument.bytes.data()), argument.bytes.size()};
+}
+
+std::int64_t number_of(const CallArgument& argument) {
+  std::int64_t number = 0;
+  std::memcpy(&number, argument.bytes.data(), sizeof number);
+  return number;
+}
+
+void put(PackedRow& to, const void* data, std::size_t bytes) {
+  std::byte* const room = to.bytes.resize(bytes);
+  if (bytes > 0) std::memcpy(room, data, bytes);
+  to.view = {room, bytes};
+  to.shape = {static_cast<std::int64_t>(bytes)};
+}
+
+// Runs a function on each row that it is given: on threads of its own, or, where there are none,
+// before call() returns. Told to hold, it keeps the rows until answer().
+class FakeCaller final : public RowCaller {
+ public:
+  using Function = std::function<Status(CallRow& row)>;
+
+  FakeCaller(unsigned threads, Function function) : function_(std::move(function)) {
+    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  }
+  ~FakeCaller() override {
+    {
+      MutexLock lock(mutex_);
+      ended_ = true;
+      changed_.notify_all();
+    }
+    threads_.clear();
+  }
+
+  void call(CallRow& row, CallSink& sink, std::uint64_t token) override {
+    if (threads_.empty()) {
+      ++calls;
+      return sink.called(token, function_(row));
+    }
+    MutexLock lock(mutex_);
+    rows_.push_back({&row, &sink, token});
+    most_at_once = std::max(most_at_once, rows_.size());
+    changed_.notify_all();
+  }
+  void look_for_dropped() override {
+    MutexLock lock(mutex_);
+    changed_.notify_all();
+  }
+  std::string waits_for() const override { return "start runners"; }
+
+  void hold() {
+    MutexLock lock(mutex_);
+    held_ = true;
+  }
+  void answer() {
+    MutexLock lock(mutex_);
+    held_ = false;
+    changed_.notify_all();
+  }
+  void wait_for_rows(std::size_t count) {
+    MutexLock lock(mutex_);
+    while (rows_.size() < count) changed_.wait(mutex_);
+  }
+
+  std::atomic<int> calls = 0;
+  std::size_t most_at_once = 0;
+
+ private:
+  struct Waiting {
+    CallRow* row;
+    CallSink* sink;
+    std::uint64_t token;
+  };
+
+  static bool is_dropped(const Waiting& waiting) {
+    return waiting.row->dropped != nullptr && *waiting.row->dropped;
+  }
+
+  void work() {
+    while (true) {
+      Waiting next{};
+      {
+        MutexLock lock(mutex_);
+        const auto wanted = [&]() SPDLD_REQUIRES(mutex_) {
+          return held_ ? std::find_if(rows_.begin(), rows_.end(), is_dropped)
+                       : (rows_.empty() ? rows_.end() : std::prev(rows_.end()));  // the last first
+        };
+        while (wanted() == rows_.end()) {
+          if (ended_) return;
+          changed_.wait(mutex_);
+        }
+        next = *wanted();
+        rows_.erase(wanted());
+      }
+      ++calls;
+      next.sink->called(next.token, is_dropped(next) ? Status(Code::kCancelled, "dropped")
+                                                     : function_(*next.row));
+    }
+  }
+
+  const Function function_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Waiting> rows_ SPDLD_GUARDED_BY(mutex_);
+  bool held_ SPDLD_GUARDED_BY(mutex_) = false;
+  bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
+  std::vector<std::jthread> threads_;
+};
+
+// Gives back the bytes with "!" behind them, and twice the number.
+Status shout(CallRow& row) {
+  const std::string text = text_of(row.arguments[0]) + "!";
+  const std::int64_t twice = 2 * number_of(row.arguments[1]);
+  put(row.answers[0], text.data(), text.size());
+  put(row.answers[1], &twice, sizeof twice);
+  return {};
+}
+
+class CallsTest : public ::testing::TestWithParam<unsigned> {
+ protected:
+  static constexpr const char* kShout =
+      "  - python: {call: 'm:shout', in: [image, label], out: {image: bytes, twice: int64}, "
+      "concurrency: 2}\n";
+
+  std::shared_ptr<SlotReader> start(const std::string& calls, RowCallers callers,
+                                    std::uint64_t steps = kCalled / kCalledRows) {
+    auto plan = testing::compile("  - fetch: {concurrency: 64}\n" + calls,
+                                 "batch: {size: 30, max_bytes: 64KiB}\n",
+                                 testing::labelled_images(), testing::ops_with_calls());
+    EXPECT_TRUE(plan) << plan.error().message();
+    auto reader = std::make_shared<SlotReader>(*plan, steps);
+    for (std::size_t i = 0; i < (*plan)->tensors.size(); ++i) fields_[(*plan)->tensors[i].name] = i;
+    run_ =
+        std::make_shared<engine::Run>(*plan, source_, source::Sampler(kCalled, Shuffle{}, 1), 1,
+                                      RunPool{2}, RunLimits{}, clock_, nullptr, std::move(callers));
+    stream_ = executor_.open_stream(run_, reader);
+    return reader;
+  }
+  // Not the run's own: a run may die on a thread of its caller.
+  std::shared_ptr<FakeCaller> caller(FakeCaller::Function function) {
+    callers_.push_back(std::make_unique<FakeCaller>(GetParam(), std::move(function)));
+    return {std::shared_ptr<void>(), callers_.back().get()};
+  }
+  void expect_shouted(const SlotReader& reader, std::uint64_t position, std::uint64_t item) {
+    EXPECT_EQ(reader.row(position, fields_["image"]), "item-" + std::to_string(item) + "!");
+    EXPECT_EQ(reader.value<std::int64_t>(position, fields_["twice"]),
+              static_cast<std::int64_t>(20 * item));
+  }
+
+  SystemClock clock_;
+  std::vector<std::unique_ptr<FakeCaller>> callers_;
+  std::map<std::string, std::size_t> fields_;
+  std::shared_ptr<FakeSource> source_ = std::make_shared<FakeSource>(FakeSource::numbered(kCalled));
+  std::shared_ptr<engine::Run> run_;
+  StreamId stream_ = 0;
+  Executor executor_{ExecutorOptions{.threads = 2}};
+};
+
+TEST_P(CallsTest, GiveEachRowToTheFunctionOnce) {
+  const auto shouts = caller(shout);
+  const auto reader = start(kShout, {shouts});
+  reader->wait_for_end(kCalled / kCalledRows);
+  EXPECT_EQ(reader->committed(), kCalled / kCalledRows);
+  for (std::uint64_t row = 0; row < kCalled; ++row) expect_shouted(*reader, row, row);
+  EXPECT_EQ(shouts->calls, static_cast<int>(kCalled));
+  EXPECT_EQ(run_->call_stats(0).tasks(), kCalled);
+  EXPECT_EQ(run_->call_stats(0).snapshot().in_flight, 0U);
+  EXPECT_EQ(run_->process_stats().tasks(), kCalled);
+}
+
+TEST_P(CallsTest, GiveWhatOneFunctionGaveBackToTheNext) {
+  const auto first = caller(shout);
+  const auto second = caller([](CallRow& row) -> Status {
+    const std::string text =
+        text_of(row.arguments[0]) + std::to_string(number_of(row.arguments[1]));
+    put(row.answers[0], text.data(), text.size());
+    return {};
+  });
+  const auto reader =
+      start(std::string(kShout) +
+                "  - python: {call: 'm:join', in: [image, twice], out: {joined: text}}\n",
+            {first, second});
+  reader->wait_for_end(kCalled / kCalledRows);
+  ASSERT_EQ(fields_.size(), 1U);
+  for (std::uint64_t row = 0; row < kCalled; ++row)
+    EXPECT_EQ(reader->row(row), "item-" + std::to_string(row) + "!" + std::to_string(20 * row));
+}
+
+TEST_P(CallsTest, GiveAFunctionNumbersOfTheRowsPlace) {
+  std::map<std::uint64_t, std::uint64_t> positions;  // by item
+  Mutex mutex;
+  const auto notes = caller([&](CallRow& row) {
+    MutexLock lock(mutex);
+    positions[row.item] = row.position;
+    EXPECT_EQ(row.seed, 1U);
+    return shout(row);
+  });
+  const auto reader = start(kShout, {notes});
+  reader->wait_for_end(kCalled / kCalledRows);
+  MutexLock lock(mutex);
+  ASSERT_EQ(positions.size(), kCalled);
+  for (const auto& [item, position] : positions) EXPECT_EQ(item, position);
+}
+
+TEST_P(CallsTest, ReplaceARowThatTheFunctionFindsBad) {
+  const auto picky = caller([](CallRow& row) -> Status {
+    if (row.item % 100 == 7) return {Code::kDataLoss, "it is blurred"};
+    return shout(row);
+  });
+  const auto reader = start(kShout, {picky});
+  reader->wait_for_end(kCalled / kCalledRows);
+  EXPECT_TRUE(reader->failed().ok());
+  expect_shouted(*reader, 8, 8);
+  const source::Sampler sampler(kCalled, Shuffle{}, 1);
+  for (std::uint64_t row = 7; row < kCalled; row += 100)
+    expect_shouted(*reader, row, sampler.substitute(0, row, 1));
+}
+
+TEST_P(CallsTest, EndTheStreamOfAFunctionThatRaises) {
+  const auto broken = caller([](CallRow& row) -> Status {
+    if (row.item == 40) return {Code::kFailedPrecondition, "KeyError: 'x'"};
+    return shout(row);
+  });
+  const auto reader = start(kShout, {broken});
+  while (reader->failed().ok()) std::this_thread::yield();
+  EXPECT_EQ(reader->failed().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(reader->failed().message(), "pipeline 'test', item 40 (fake/40): KeyError: 'x'");
+}
+
+TEST_P(CallsTest, TryARowAgainThatMetATransientError) {
+  std::map<std::uint64_t, int> tries;
+  Mutex mutex;
+  const auto flaky = caller([&](CallRow& row) -> Status {
+    {
+      MutexLock lock(mutex);
+      if (row.item == 3 && ++tries[row.item] <= 2) return {Code::kUnavailable, "TimeoutError"};
+    }
+    return shout(row);
+  });
+  const auto reader = start(kShout, {flaky});
+  reader->wait_for_end(kCalled / kCalledRows);
+  for (std::uint64_t row = 0; row < kCalled; ++row) expect_shouted(*reader, row, row);
+  EXPECT_EQ(flaky->calls, static_cast<int>(kCalled) + 2);
+}
+
+TEST_P(CallsTest, FailARowThatOnlyMeetsTransientErrors) {
+  const auto down = caller([](CallRow&) -> Status { return {Code::kUnavailable, "no server"}; });
+  const auto reader = start(kShout, {down});
+  while (reader->failed().ok()) std::this_thread::yield();
+  EXPECT_EQ(reader->failed().code(), Code::kUnavailable);
+}
+
+INSTANTIATE_TEST_SUITE_P(AnsweredBy, CallsTest, ::testing::Values(0U, 1U, 3U),
+                         [](const auto& threads) {
+                           return threads.param == 0 ? std::string("TheCallItself")
+                                                     : std::to_string(threads.param) + "Threads";
+                         });
+
+class HeldCallsTest : public CallsTest {};
+
+TEST_P(HeldCallsTest, ComeBackWhenTheirBatchesAreGivenUp) {
+  const auto held = caller(shout);
+  held->hold();
+  const auto reader = start(kShout, {held});
+  held->wait_for_rows(kCalledRows);
+  executor_.close_stream(stream_);
+  executor_.stop();
+  EXPECT_EQ(reader->committed(), 0U);
+}
+
+TEST_P(HeldCallsTest, SayWhatTheyWaitFor) {
+  const auto held = caller(shout);
+  held->hold();
+  const auto reader = start(kShout, {held}, 1);
+  held->wait_for_rows(kCalledRows);
+  while (executor_.headway(stream_).doing.empty()) std::this_thread::yield();
+  const std::string doing = executor_.headway(stream_).doing;
+  EXPECT_NE(doing.find("is with a function of yours for 0 s: start runners"), std::string::npos)
+      << doing;
+  while (executor_.head_time(stream_).of(HeadWait::kCalls).count() == 0) std::this_thread::yield();
+  held->answer();
+  reader->wait_for_end(1);
+}
+
+TEST_P(HeldCallsTest, AreBoundByTheProcesses) {
+  const auto held = caller(shout);
+  held->hold();
+  const auto reader = start(kShout, {held});
+  held->wait_for_rows(static_cast<std::size_t>(run_->most_called()));
+  held->answer();
+  reader->wait_for_end(kCalled / kCalledRows);
+  EXPECT_EQ(run_->most_called(), 256);  // 128 for each of two
+  // What a worker has claimed when the bound is reached, and what had come from the source.
+  EXPECT_LE(held->most_at_once, 256U + 64U + 2 * 256U);
+}
+
+INSTANTIATE_TEST_SUITE_P(AnsweredBy, HeldCallsTest, ::testing::Values(2U));
+
+}  // namespace
+}  // namespace spdld::engine
