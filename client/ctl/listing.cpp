@@ -176,11 +176,14 @@ std::string ops_cell(const v1::Stage& stage) {
   return cell(fmt::format("{}", fmt::join(parts, ", ")));
 }
 
-// The last columns are there if any stage has timed ops, or decoded JPEG.
+// The last columns are there if any stage has filters, timed ops, or decoded JPEG.
 Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages) {
   std::vector<std::string> headings{"JOB",      "PIPELINE", "STAGE",   ">ROWS/S", ">SERVED",
                                     ">BUSY%",   ">TASKS",   ">FAILED", ">BUSY",   ">WAITED",
                                     ">RUNNING", ">P50",     ">P99",    ">READ/S"};
+  const bool has_filters = std::any_of(stages.begin(), stages.end(),
+                                       [](const v1::Stage& stage) { return stage.has_rejected(); });
+  if (has_filters) headings.push_back(">REJECTED");
   const bool has_ops = std::any_of(stages.begin(), stages.end(),
                                    [](const v1::Stage& stage) { return stage.ops_size() > 0; });
   if (has_ops) headings.push_back("A ROW TAKES");
@@ -205,6 +208,7 @@ Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages) 
         show_microseconds(stage.has_p99_lately_us() ? stage.p99_lately_us() : stage.p99_us()),
         stage.has_bytes_per_s() ? show_bytes(static_cast<std::uint64_t>(stage.bytes_per_s()))
                                 : "-"};
+    if (has_filters) row.push_back(stage.has_rejected() ? number(stage.rejected()) : "-");
     if (has_ops) row.push_back(ops_cell(stage));
     if (has_jpeg) row.push_back(jpeg_cell(stage.jpeg()));
     table.add(std::move(row));

@@ -92,6 +92,7 @@ void fill(v1::Stage* message, const job::StageView& view) {
     (*message->mutable_failures_by_code())[code] = failures;
   if (view.bytes) message->set_bytes(*view.bytes);
   if (view.bytes_per_s) message->set_bytes_per_s(*view.bytes_per_s);
+  if (view.rejected) message->set_rejected(*view.rejected);
   for (const OpTime& of : view.ops) {
     v1::OpTime* const op = message->add_ops();
     op->set_field(utf8(of.field));

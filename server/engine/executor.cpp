@@ -42,6 +42,7 @@ void begin_rows(Claim& claim) {
     task->packing = batch.packing.get();
     task->dropped = &batch.given_up;
     task->attempt = 0;
+    task->failures = 0;
     task->needs_bytes = 0;
     task->alone = false;
     task->bytes.restart();

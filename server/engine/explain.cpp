@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/text/counted.h"
+#include "base/text/printable.h"
 #include "delivery/memory_probe.h"
 #include "op/call_op.h"
 #include "source/file/io_pool.h"
@@ -296,6 +297,10 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
       fmt::format_to(out, "    {:<8} {}\n", field.field, field.stages);
   }
   for (const PlannedCall& call : plan.calls) fmt::format_to(out, "  call    {}\n", call_text(call));
+  for (const RowFilter& filter : plan.filters)
+    fmt::format_to(out, "    filter   {}; {}\n", printable(filter.text),
+                   filter.replaces ? "another item takes the place of a row that is rejected"
+                                   : "a row that is rejected is not valid");
   if (facts.image) text += image_text(*facts.image, plan.image->format.dtype);
   if (plan.spec.cache && context.cache)
     fmt::format_to(out, "cache    {}\n", cache_text(*plan.spec.cache, *context.cache));

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "engine/plan/packing.h"
+#include "engine/plan/row_filter.h"
 #include "engine/row_calls.h"
 #include "engine/row_fetch.h"
 #include "engine/stream_port.h"
@@ -21,7 +22,9 @@ struct Row {
   const std::atomic<bool>* dropped = nullptr;  // SampleInput's
   std::uint64_t index = 0;                     // in the batch
   std::uint64_t item = 0;
-  std::uint32_t attempt = 0;  // 0: the item that the order says; then substitutes
+  std::uint32_t attempt = 0;   // 0: the item that the order says; then substitutes
+  std::uint32_t failures = 0;  // attempts that failed; the others before this one were rejected
+  const RowFilter* rejected_by = nullptr;  // this attempt
   RowBytes bytes;
   std::uint64_t needs_bytes = 0;    // of the memory for decoding (engine/plan/decode_memory.h)
   std::unique_ptr<RowCalls> calls;  // of plans that have some, once they are needed

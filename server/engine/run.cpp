@@ -19,7 +19,11 @@ namespace spdld::engine {
 namespace {
 
 // Substitutes are drawn from the whole dataset: if so many in a row are bad, it is not the items.
-constexpr std::uint32_t kMaxAttempts = 16;
+constexpr std::uint32_t kMaxFailures = 16;
+
+// Of a row, by filters: one that keeps a tenth of all items has as many behind each other once in
+// 10^11 rows.
+constexpr std::uint32_t kMaxRejections = 256;
 
 // The slowest row is found anew after so long.
 constexpr std::chrono::seconds kSlowestSpan{10};
@@ -175,7 +179,14 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes, Si
   const bool fetch_failed = !status.ok();
   if (!fetch_failed) {
     auto made = make(row, worker, granted_bytes);
-    if (made && !*made) return RowState::kNeedsMemory;
+    if (made && *made == Made::kRejected) {
+      if (Status none = replace_rejected(row); !none.ok()) {
+        failure = {.status = std::move(none)};
+        return RowState::kFailed;
+      }
+      return RowState::kAgain;
+    }
+    if (made && *made == Made::kNeedsMemory) return RowState::kNeedsMemory;
     if (made) return plan_->calls.empty() ? RowState::kDone : begin_call(row, sinks.call, token);
     status = std::move(made).error();
     if (is_dropped(row)) return RowState::kDropped;
@@ -200,7 +211,6 @@ RowState Run::give_up(Row& row, const Status& why, bool is_of_item, StreamFailur
     return RowState::kFailed;
   }
   // Others may have waited for as long as this one took.
-  row.bytes.restart();
   return RowState::kAgain;
 }
 
@@ -286,11 +296,12 @@ bool Run::choose(Row& row, source::Sampler::Epoch& order) const {
   }
 }
 
-Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
+Result<Run::Made> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
   const auto begun = clock_.now();
   const auto waited = begun - row.bytes.since;
   process_stats_.begin();
-  Result<bool> made = true;
+  Result<Made> made = Made::kDone;
+  row.rejected_by = nullptr;
   try {
     made = make_tensors(row, worker, granted_bytes);
   } catch (const std::bad_alloc&) {
@@ -299,8 +310,14 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
   const bool lacks_memory = !made && made.error().code() == kNoMemory;
   // They are as good as new, and what they have kept may be what is lacking.
   if (lacks_memory) drop_workers(worker);
-  if (lacks_memory || (made ? !*made : is_dropped(row))) {
+  if (lacks_memory || (made ? *made == Made::kNeedsMemory : is_dropped(row))) {
     process_stats_.postpone();
+    return made;
+  }
+  if (!plan_->filters.empty()) judged_.fetch_add(1, std::memory_order_relaxed);
+  if (row.rejected_by != nullptr) rejected_.fetch_add(1, std::memory_order_relaxed);
+  if (made && *made == Made::kRejected) {
+    process_stats_.postpone(clock_.now() - begun);
     return made;
   }
   if (made && plan_->calls.empty()) finish(row);
@@ -315,7 +332,9 @@ Result<bool> Run::make(Row& row, unsigned worker, std::uint64_t granted_bytes) {
 void Run::finish(Row& row) {
   const BatchOrder& order = *row.order;
   plan_->layout.set_index(order.slot, row.index, static_cast<std::int64_t>(row.item));
-  plan_->layout.set_valid(order.slot, row.index, row.attempt == 0 && row.index < order.rows.valid);
+  plan_->layout.set_valid(
+      order.slot, row.index,
+      row.failures == 0 && row.rejected_by == nullptr && row.index < order.rows.valid);
   if (row.packing == nullptr) return;
   if (plan_->tasks.empty()) {
     row.packing->made(row.index, row.bytes.parts.bytes);
@@ -348,7 +367,17 @@ bool Run::is_absent(const RowSample& sample, std::size_t task) const {
          plan_->tasks[task]->max_pixels() == 0 && sample.is_absent(plan_->image->request);
 }
 
-Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_bytes) {
+const RowFilter* Run::rejecting(const RowSample& sample) const {
+  const RowFilter* rejecting = nullptr;
+  for (const RowFilter& filter : plan_->filters) {
+    if ((rejecting != nullptr && !filter.replaces) || filter.passes(sample)) continue;
+    rejecting = &filter;
+    if (filter.replaces) break;
+  }
+  return rejecting;
+}
+
+Result<Run::Made> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_bytes) {
   Worker& worker = workers_[number];
   if (!plan_->calls.empty()) {
     if (row.calls == nullptr) row.calls = std::make_unique<RowCalls>();
@@ -360,10 +389,35 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
   sample.key = mix64(mix64(seed_, row.order->epoch), row.order->rows.position(row.index));
   for (const Plan::Presence& presence : plan_->presences)
     sample.set_value(presence.value, !sample.is_absent(presence.request));
-  const std::uint64_t room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes);
-  std::uint64_t lent = 0;  // what lies in the memory of tasks that were run
-  const bool is_timed = worker.rows % OpTimes::kEach == 1;  // not the first, which warms up
-  for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
+  Making making{.row = row,
+                .worker = worker,
+                .sample = sample,
+                .room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes),
+                .is_timed = worker.rows % OpTimes::kEach == 1};  // not the first, which warms up
+  if (!plan_->filters.empty()) {
+    SPDLD_ASSIGN(const bool has_values, run_tasks(making, plan_->tasks_before_filters));
+    if (!has_values) return Made::kNeedsMemory;
+    row.rejected_by = rejecting(sample);
+    if (row.rejected_by != nullptr && row.rejected_by->replaces) {
+      ++worker.rows;
+      return Made::kRejected;
+    }
+  }
+  SPDLD_ASSIGN(const bool has_run, run_tasks(making, plan_->tasks.size()));
+  if (!has_run) return Made::kNeedsMemory;
+  for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
+    if (plan_->sources[t].kind == TensorSource::Kind::kPart) SPDLD_TRY(put_part(row, sample, t));
+    if (plan_->sources[t].kind == TensorSource::Kind::kValue) SPDLD_TRY(put_value(row, sample, t));
+  }
+  if (row.calls != nullptr) row.calls->keep(*plan_, sample);
+  ++worker.rows;
+  return Made::kDone;
+}
+
+Result<bool> Run::run_tasks(Making& making, std::size_t end) {
+  auto& [row, worker, sample, room, is_timed, next, lent] = making;
+  for (; next < end; ++next) {
+    const std::size_t i = next;
     const FieldTask& task = *plan_->tasks[i];
     auto& runs = worker.tasks[i];
     if (runs == nullptr) runs = make_worker(task);
@@ -396,12 +450,6 @@ Result<bool> Run::make_tensors(Row& row, unsigned number, std::uint64_t granted_
       runs.reset();
     }
   }
-  for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
-    if (plan_->sources[t].kind == TensorSource::Kind::kPart) SPDLD_TRY(put_part(row, sample, t));
-    if (plan_->sources[t].kind == TensorSource::Kind::kValue) SPDLD_TRY(put_value(row, sample, t));
-  }
-  if (row.calls != nullptr) row.calls->keep(*plan_, sample);
-  ++worker.rows;
   return true;
 }
 
@@ -557,19 +605,42 @@ Status Run::replace(Row& row, const Status& why) const {
     return final_error(
         row, Status(why.code(),
                     why.message() + "; remove or mend it, or set 'on_error: {decode: replace}'"));
-  if (row.attempt == kMaxAttempts)
+  if (row.failures == kMaxFailures)
     return final_error(
-        row, Status(why.code(), why.message() + "; the " + std::to_string(kMaxAttempts) +
+        row, Status(why.code(), why.message() + "; the " + std::to_string(kMaxFailures) +
                                     " items tried in its place failed, too: leave "
                                     "such items out (source.select, or exclude of files), or see "
                                     "'spdlctl get failures'"));
   SampleFailure failure = failure_of(row, why);
   failure.replaced_by = sampler_.substitute(failure.epoch, failure.position, row.attempt + 1);
   SPDLD_TRY(row.port->may_replace(failure));
+  ++row.failures;
+  substitute(row, *failure.replaced_by);
+  return {};
+}
+
+Status Run::replace_rejected(Row& row) const {
+  const std::uint64_t position = row.order->rows.position(row.index);
+  if (row.attempt - row.failures == kMaxRejections) {
+    const Judged all = judged();
+    return {Code::kFailedPrecondition,
+            "pipeline '" + plan_->spec.name + "': " + row.rejected_by->place +
+                ": filter: for position " + std::to_string(position) + " of epoch " +
+                std::to_string(row.order->epoch) + " " + std::to_string(kMaxRejections + 1) +
+                " items were tried and rejected, and " + std::to_string(all.rejected) + " of all " +
+                counted(all.items, "item") +
+                " so far: mend the condition, leave such items out by 'source.select.where' if the "
+                "listing knows what it asks, or let them stay by 'rejected: invalid'"};
+  }
+  substitute(row, sampler_.substitute(row.order->epoch, position, row.attempt + 1));
+  return {};
+}
+
+void Run::substitute(Row& row, std::uint64_t item) const {
   ++row.attempt;
   row.alone = false;
-  row.item = *failure.replaced_by;
-  return {};
+  row.item = item;
+  row.bytes.restart();
 }
 
 Status Run::pack(const BatchOrder& order, const Packing& packing) const {

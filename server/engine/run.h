@@ -127,6 +127,14 @@ class Run {
 
   // Frees what `worker` keeps between rows, if it is more than a little.
   void shrink(unsigned worker);
+  // Items that filters have judged.
+  struct Judged {
+    std::uint64_t items = 0;
+    std::uint64_t rejected = 0;
+  };
+  Judged judged() const {
+    return {judged_.load(std::memory_order_relaxed), rejected_.load(std::memory_order_relaxed)};
+  }
   // Rows of this run that the cache spared something.
   std::uint64_t cache_hits() const { return fetch_.hits(); }
 
@@ -145,18 +153,37 @@ class Run {
     std::vector<std::unique_ptr<FieldWorker>> tasks;  // made when first needed
     std::vector<RowOutput> outputs;                   // of one task
     std::vector<Value> values;                        // that the tasks of one row made
-    std::uint64_t rows = 0;                           // that were made
+    std::uint64_t rows = 0;                           // that were made or rejected
+  };
+  // How far one call gets with a row.
+  enum class Made {
+    kDone,
+    kNeedsMemory,  // row.needs_bytes must be granted first
+    kRejected,     // by row.rejected_by: another item takes its place
+  };
+  // A row while its tasks are run.
+  struct Making {
+    Row& row;
+    Worker& worker;
+    RowSample& sample;
+    const std::uint64_t room;
+    const bool is_timed;
+    std::size_t next = 0;    // task
+    std::uint64_t lent = 0;  // what lies in the memory of tasks that were run
   };
 
   // Sets the item that the order says. False: there is no memory for the order.
   bool choose(Row& row, source::Sampler::Epoch& order) const;
   // Unless it is set already.
   bool choose(Row& row) const;
-  // True: the row is made. False: row.needs_bytes must be granted first.
-  Result<bool> make(Row& row, unsigned worker, std::uint64_t granted_bytes);
+  Result<Made> make(Row& row, unsigned worker, std::uint64_t granted_bytes);
   // Whether the row has nothing for a task.
   bool is_absent(const RowSample& sample, std::size_t task) const;
-  Result<bool> make_tensors(Row& row, unsigned worker, std::uint64_t granted_bytes);
+  Result<Made> make_tensors(Row& row, unsigned worker, std::uint64_t granted_bytes);
+  // From making.next up to that one. False: row.needs_bytes must be granted first.
+  Result<bool> run_tasks(Making& making, std::size_t end);
+  // Of the filters that do not hold, one that has another item take the row's place, if any has.
+  const RowFilter* rejecting(const RowSample& sample) const;
   Result<std::uint64_t> run_timed(std::size_t task, FieldWorker& worker, RowSample& sample,
                                   std::span<RowOutput> out, std::uint64_t room_bytes);
   // The row is made: its tensors are its share of the batch from now on.
@@ -177,8 +204,11 @@ class Run {
   Status put_value(Row& row, const RowSample& sample, std::size_t tensor) const;
   RowOutput output(const Row& row, std::size_t tensor) const;
   void drop_workers(unsigned worker);
-  // Chooses the substitute, or says why there is none.
+  // Chooses the substitute, or says why there is none; of a row that failed, and of one that a
+  // filter rejected.
   Status replace(Row& row, const Status& why) const;
+  Status replace_rejected(Row& row) const;
+  void substitute(Row& row, std::uint64_t item) const;
   SampleFailure failure_of(const Row& row, const Status& why) const;
   StreamFailure ended_by(const Row& row, const Status& why) const;
   Status final_error(const Row& row, const Status& why) const;
@@ -206,6 +236,9 @@ class Run {
   OpTimes op_times_;
   std::atomic<std::int64_t> cpu_ns_{0};  // relaxed: a count
   JpegCounter jpeg_counter_;
+  // Judged's; relaxed: counts.
+  std::atomic<std::uint64_t> judged_{0};
+  std::atomic<std::uint64_t> rejected_{0};
   // slowest_'s time, and when another one is looked for: few rows need the mutex, under which both
   // are written.
   std::atomic<std::int64_t> slowest_ns_{0};

@@ -28,6 +28,13 @@ StageStats::Cell& StageStats::cell() {
   return cells_[kThread % kCells];
 }
 
+void StageStats::postpone(std::chrono::nanoseconds took) {
+  Cell& to = cell();
+  to.in_flight.fetch_sub(1, std::memory_order_relaxed);
+  to.busy_ns.fetch_add(static_cast<std::uint64_t>(std::max<std::int64_t>(took.count(), 0)),
+                       std::memory_order_relaxed);
+}
+
 void StageStats::end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, Code why) {
   const auto took_ns = static_cast<std::uint64_t>(std::max<std::int64_t>(took.count(), 0));
   const auto waited_ns = static_cast<std::uint64_t>(std::max<std::int64_t>(waited.count(), 0));

@@ -31,8 +31,8 @@ struct StageSnapshot {
 class StageStats {
  public:
   void begin() { cell().in_flight.fetch_add(1, std::memory_order_relaxed); }
-  // It was begun and comes again: no task yet.
-  void postpone() { cell().in_flight.fetch_sub(1, std::memory_order_relaxed); }
+  // It was begun and comes again: no task yet. `took`: what counts as busy all the same.
+  void postpone(std::chrono::nanoseconds took = std::chrono::nanoseconds(0));
   // `why`: of a task that failed.
   void end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, Code why = Code::kOk);
   // Adds bytes that the stage has brought.

@@ -118,6 +118,7 @@ struct StageView {
   std::map<std::string, std::uint64_t> failures_by_code = {};  // "DATA_LOSS"
   std::optional<std::uint64_t> bytes = std::nullopt;           // of `fetch`: that it brought
   std::optional<double> bytes_per_s = std::nullopt;            // in the last seconds
+  std::optional<std::uint64_t> rejected = std::nullopt;        // by filters, where it has any
   std::vector<OpTime> ops = {};                                // in the order of their running
 };
 

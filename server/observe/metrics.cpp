@@ -291,6 +291,10 @@ void add_stage(const job::StageView& stage, const JobLabels& jobs, Exposition& t
   if (stage.bytes)
     to.counter("spdld_stage_bytes_total", "What the stage 'fetch' has brought.",
                number(*stage.bytes), *labels);
+  if (stage.rejected)
+    to.counter("spdld_stage_rejected_total",
+               "Rows that a stage 'filter' has rejected, which are no failures.",
+               number(*stage.rejected), *labels);
   for (const OpTime& of : stage.ops) {
     Labels with = *labels;
     with.emplace_back("field", of.field);

@@ -145,6 +145,8 @@ class FieldTask {
   // Whether it goes by SampleInput::canvas or a leader, so that the image's task must run before
   // it.
   virtual bool needs_canvas() const { return false; }
+  // Whether it sets values of the sample; it decodes nothing else then.
+  virtual bool makes_values() const { return false; }
   // How what it makes is moved, in pixels of the canvas.
   virtual std::span<const GeometryStep> steps() const { return {}; }
 };

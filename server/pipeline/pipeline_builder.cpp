@@ -227,8 +227,8 @@ Result<std::shared_ptr<PipelineVersion>> PipelineBuilder::assemble(
     if (seen.one) image_sizes[field] = *seen.one;
     return seen;
   };
-  SPDLD_ASSIGN(pipeline->plan,
-               engine::compile(std::move(spec), registry_, source->fields(), sizes));
+  SPDLD_ASSIGN(pipeline->plan, engine::compile(std::move(spec), registry_, source->fields(), sizes,
+                                               source->classes()));
   for (const auto& [field, size] : image_sizes)
     made_of +=
         "\nimages " + field + " " + std::to_string(size.width) + "x" + std::to_string(size.height);

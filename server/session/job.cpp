@@ -128,6 +128,20 @@ void Job::stream_failed(const engine::StreamFailure& failure) {
              failure.status.message());
 }
 
+void Job::warn_of_rejections(const engine::Run& run) {
+  constexpr std::uint64_t kFewest = 1000;  // items that tell something of the dataset
+  const engine::Run::Judged judged = run.judged();
+  if (has_warned_of_rejections || judged.items < kFewest || 2 * judged.rejected <= judged.items)
+    return;
+  has_warned_of_rejections = true;
+  log::warn(
+      about(key),
+      "job {}, pipeline {}: the stage 'filter' has rejected {} of {} items, which are read all "
+      "the same: 'source.select' leaves items out before they are read, by what the listing "
+      "knows",
+      key.job, key.pipeline, judged.rejected, judged.items);
+}
+
 std::vector<SessionPtr> Job::attached() const {
   std::vector<SessionPtr> attached;
   for (const auto& [member, session] : members) {

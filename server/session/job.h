@@ -156,6 +156,8 @@ class Job final : public stream::FailureJudge {
 
   Status may_replace(const engine::SampleFailure& failure) override;
   void stream_failed(const engine::StreamFailure& failure) override;
+  // Logs once if the filters of `run`, which is that of its phase, reject most of what is read.
+  void warn_of_rejections(const engine::Run& run);
 
   bool last_known() const { return max_epochs > 0 && state.open_epochs >= max_epochs; }
   const job::Schedule& schedule() const { return state.plan->schedule; }
@@ -243,6 +245,7 @@ class Job final : public stream::FailureJudge {
   Gathering gathering;
   Ledger ledger;
   RecordOnDisk record;
+  bool has_warned_of_rejections = false;
 };
 using JobPtr = std::shared_ptr<Job>;
 

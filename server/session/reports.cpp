@@ -140,6 +140,7 @@ std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
   if (fetching) views.back().bytes_per_s = fetching->bytes_per_s;
   add(run.plan().process, run.process_concurrency(), run.process_stats(),
       job.rates.process(shared));
+  if (!run.plan().filters.empty()) views.back().rejected = run.judged().rejected;
   views.back().jpeg = run.jpeg_images();
   views.back().ops = run.op_times();
   return views;
@@ -503,8 +504,11 @@ void Reports::take_rates() {
   for (const auto& [id, session] : table_.sessions()) {
     if (session->consumer != nullptr) session->rates.add(now, *session->consumer);
   }
-  for (const auto& [key, job] : table_.jobs())
-    job->rates.add(now, job->gain->handed_rows.load(std::memory_order_relaxed), job->phase()->run);
+  for (const auto& [key, job] : table_.jobs()) {
+    const std::shared_ptr<engine::Run> run = job->phase()->run;
+    job->rates.add(now, job->gain->handed_rows.load(std::memory_order_relaxed), run);
+    job->warn_of_rejections(*run);
+  }
 }
 
 Reports::Totals Reports::totals_so_far() const {

@@ -84,6 +84,8 @@ class Desk:
         two = r"\(\w+/\d+\.jpg has \d+x\d+ pixels, \w+/\d+\.jpg \d+x\d+\)"
         text = re.sub(two, "(cats/00000.jpg has 500x375 pixels, cats/00001.jpg 640x480)", text)
         text = re.sub(r"\b\d+ attempts? in", "3 attempts in", text)
+        text = re.sub(r"for position \d+ of", "for position 0 of", text)
+        text = re.sub(r"\d+ of all \d+ items so far", "1028 of all 1028 items so far", text)
         text = re.sub(
             r"since [-\d]+ [:\d]+Z by uid \d+", "since 2026-11-29 07:31:20Z by uid 0", text
         )
@@ -139,6 +141,7 @@ in_yaml(
     "Means for pixels of 0 to 255",
     (CROP, CROP + "  - normalize: {mean: [123.675, 116.28, 103.53], std: [58.4, 57.12, 57.38]}\n"),
 )
+in_yaml("A filter on pixels", (CROP, CROP + "  - filter: {where: image > 0.5}\n"))
 in_yaml("A variable that the file does not have", more=("--var", "sise=64"))
 in_yaml("An environment variable that is not set", ('"${root}"', '"${env:PETS_DIR}"'))
 
@@ -197,6 +200,9 @@ def _(desk: Desk) -> str:
     return desk.applied(
         ("  - decode_image\n" + CROP, ""), ("{size: 4}", "{size: 4, max_bytes: 1KiB}")
     )
+
+
+in_yaml("A filter that no item passes", (CROP, "  - filter: {where: label > 7}\n" + CROP))
 
 
 @mistake("A file that went away")

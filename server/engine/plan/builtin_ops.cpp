@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/plan/row_filter.h"
 #include "media/ops.h"
 #include "transform/ops.h"
 
@@ -22,6 +23,7 @@ Registry builtin_ops(const std::shared_ptr<media::SeekIndexes>& indexes) {
        }});
   for (std::vector<OpInfo> ops : {media::ops(indexes), transform::ops()})
     std::move(ops.begin(), ops.end(), std::back_inserter(all));
+  all.push_back(filter_op());
   return Registry(std::move(all));
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <variant>
 
@@ -52,6 +53,15 @@ std::vector<Field> fields_of(const std::vector<source::SourceField>& fields) {
   return all;
 }
 
+source::ClassNames class_names(const std::vector<source::SourceField>& fields,
+                               const std::vector<std::string>& classes) {
+  source::ClassNames names{.names = classes};
+  for (const source::SourceField& field : fields) {
+    if (field.classes) names.columns.push_back(field.name);
+  }
+  return names;
+}
+
 bool has(const FieldTask& task, const GeometryStep& step) {
   const auto steps = task.steps();
   return std::any_of(steps.begin(), steps.end(),
@@ -75,10 +85,12 @@ bool moves_with(const FieldTask& a, const FieldTask& b) {
 class Compiler {
  public:
   Compiler(spec::PipelineSpec spec, const Registry& registry,
-           const std::vector<source::SourceField>& fields, const SizesOfImages& sizes)
+           const std::vector<source::SourceField>& fields, const SizesOfImages& sizes,
+           const std::vector<std::string>& classes)
       : plan_(std::make_shared<Plan>()),
         registry_(registry),
         sizes_(sizes),
+        classes_(class_names(fields, classes)),
         table_(
             fields_of(fields),
             [this](const DecodeImageOp& op, std::size_t request, const std::string& decode_key) {
@@ -141,6 +153,8 @@ class Compiler {
       return at(stage, "the first stage must be 'fetch', which brings the bytes that '" + stage.op +
                            "' works on");
     name_process(stage);
+    if (const auto* const filter = dynamic_cast<const FilterOp*>(&op))
+      return add_filter(stage, *filter);
     const std::uint64_t occurrence = occurrences_[stage.op]++;
     const StageKey key{
         .name = stage.op, .text = key_of(stage), .draw_key = mix64(name_key(stage.op), occurrence)};
@@ -231,6 +245,14 @@ class Compiler {
     plan_->task_ops.push_back(fmt::format("{}", fmt::join(field.ops, kOpsJoin)));
     plan_->task_parts.push_back(field.optional ? field.request : std::nullopt);
     return task;
+  }
+
+  Status add_filter(const spec::StageSpec& stage, const FilterOp& op) {
+    auto filter = op.compile(table_, classes_);
+    if (!filter) return filter.error().with_context(stage.where.text() + ": " + stage.op);
+    filter->place = stage.where.text();
+    plan_->filters.push_back(*std::move(filter));
+    return {};
   }
 
   void name_process(const spec::StageSpec& stage) {
@@ -472,12 +494,14 @@ class Compiler {
   }
 
   void order_tasks() {
-    std::vector<std::size_t> order;
-    for (const bool needs_canvas : {false, true}) {
-      for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
-        if (plan_->tasks[i]->needs_canvas() == needs_canvas) order.push_back(i);
-      }
-    }
+    std::vector<std::size_t> order(plan_->tasks.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const auto after = std::stable_partition(order.begin(), order.end(), [&](std::size_t i) {
+      return !plan_->filters.empty() && plan_->tasks[i]->makes_values();
+    });
+    std::stable_partition(after, order.end(),
+                          [&](std::size_t i) { return !plan_->tasks[i]->needs_canvas(); });
+    plan_->tasks_before_filters = static_cast<std::size_t>(after - order.begin());
     std::vector<std::unique_ptr<FieldTask>> tasks;
     std::vector<std::size_t> tensors;
     std::vector<std::string> ops;
@@ -505,6 +529,7 @@ class Compiler {
   std::shared_ptr<Plan> plan_;
   const Registry& registry_;
   const SizesOfImages& sizes_;
+  const source::ClassNames classes_;
   FieldTable table_;
   std::vector<std::pair<const Field*, std::size_t>> presences_;  // of parts: a value of the row
   std::map<std::string, std::uint64_t> occurrences_;
@@ -547,8 +572,9 @@ std::uint32_t Plan::device_slots_for(std::uint32_t credits) const { return credi
 
 Result<std::shared_ptr<const Plan>> compile(spec::PipelineSpec spec, const Registry& registry,
                                             const std::vector<source::SourceField>& fields,
-                                            const SizesOfImages& sizes) {
-  return Compiler(std::move(spec), registry, fields, sizes).run();
+                                            const SizesOfImages& sizes,
+                                            const std::vector<std::string>& classes) {
+  return Compiler(std::move(spec), registry, fields, sizes, classes).run();
 }
 
 }  // namespace spdld::engine

@@ -14,6 +14,7 @@
 #include "engine/plan/image_sizes.h"
 #include "engine/plan/image_task.h"
 #include "engine/plan/planned_call.h"
+#include "engine/plan/row_filter.h"
 #include "op/op.h"
 #include "op/registry.h"
 #include "op/value.h"
@@ -79,6 +80,10 @@ struct Plan {
     std::size_t value = 0;
   };
   std::vector<Presence> presences;
+  // What rows must fulfil. Where there is any, the first tasks are those that make values, and the
+  // filters come before the others.
+  std::vector<RowFilter> filters;
+  std::size_t tasks_before_filters = 0;
   // The canvas of the sample: the first image among the tasks, a mask only if there is no other. It
   // is the one that a cache of pixels keeps. Or null.
   const ImageTask* image = nullptr;
@@ -119,9 +124,10 @@ struct Plan {
 
 // `fields` are the source's. An error names the stage with file:line:col, or the field. `sizes` is
 // asked about images that stages leave as large as they are and that may be stacked; empty: nothing
-// is known of them.
+// is known of them. `classes` are the source's, which conditions of filters may name.
 Result<std::shared_ptr<const Plan>> compile(spec::PipelineSpec spec, const Registry& registry,
                                             const std::vector<source::SourceField>& fields,
-                                            const SizesOfImages& sizes = {});
+                                            const SizesOfImages& sizes = {},
+                                            const std::vector<std::string>& classes = {});
 
 }  // namespace spdld::engine

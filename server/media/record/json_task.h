@@ -34,6 +34,7 @@ class JsonTask final : public FieldTask {
   // The part itself, if it is kept.
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
   std::unique_ptr<FieldWorker> make_worker() const override;
+  bool makes_values() const override { return true; }
   void keep(TensorSpec tensor) { tensors_.push_back(std::move(tensor)); }
 
  private:

@@ -22,9 +22,10 @@ std::string nearest_name(std::string_view wrong, const std::vector<std::string>&
   return there.size() > kMost ? "" : printable(did_you_mean(wrong, there));
 }
 
-std::string missing_column(std::string_view wrong, const std::vector<std::string>& there) {
+std::string missing_name(std::string_view noun, std::string_view wrong,
+                         const std::vector<std::string>& there) {
   constexpr std::size_t kMost = 20;
-  const std::string first = "column " + shown_text(wrong);
+  const std::string first = std::string(noun) + " " + shown_text(wrong);
   if (there.empty()) return first + "; there are none";
   if (const std::string near = nearest_name(wrong, there); !near.empty()) return first + near;
   std::string all = first + "; there are: ";
@@ -36,7 +37,7 @@ std::string missing_column(std::string_view wrong, const std::vector<std::string
 }
 
 std::string missing_table_column(std::string_view wrong, const std::vector<std::string>& there) {
-  const std::string what = missing_column(wrong, there);
+  const std::string what = missing_name("column", wrong, there);
   const ForeignFormat* const foreign = foreign_table(there);
   if (foreign == nullptr || what.ends_with('?')) return what;
   return what + "; the table is " + described(*foreign);

@@ -15,8 +15,10 @@ std::string shown_text(std::string_view text);
 // to look through them.
 std::string nearest_name(std::string_view wrong, const std::vector<std::string>& there);
 
-// "column 'heigth'; did you mean 'height'?", or else the first of the columns that are there.
-std::string missing_column(std::string_view wrong, const std::vector<std::string>& there);
+// "column 'heigth'; did you mean 'height'?", or else the first names that are there. `noun`: what
+// they are of.
+std::string missing_name(std::string_view noun, std::string_view wrong,
+                         const std::vector<std::string>& there);
 // The same of all columns of a table, which may be another library's: then what to write for it.
 std::string missing_table_column(std::string_view wrong, const std::vector<std::string>& there);
 

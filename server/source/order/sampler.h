@@ -42,9 +42,9 @@ class Sampler {
   // A bijection of [0, items) for each epoch. position < items. With a bucket it may throw
   // std::bad_alloc, and may then be asked again.
   std::uint64_t item(std::uint64_t epoch, std::uint64_t position) const;
-  // The item that takes the place of one that failed: the `attempt`-th (from 1) for this position.
-  // Uniform over the items other than item(epoch, position), drawn anew for each attempt; the only
-  // item there is when items() is 1.
+  // The item that takes the place of one that is not to be: the `attempt`-th (from 1) for this
+  // position. Uniform over the items other than item(epoch, position), drawn anew for each attempt;
+  // the only item there is when items() is 1.
   std::uint64_t substitute(std::uint64_t epoch, std::uint64_t position,
                            std::uint32_t attempt) const;
 

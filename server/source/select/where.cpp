@@ -29,13 +29,22 @@ std::partial_ordering compare_exactly(std::int64_t a, double b) {
 
 }  // namespace
 
-Result<Where> Where::compile(std::string_view text, const Columns& columns,
+Result<Where> Where::compile(std::string_view text, std::span<const Columns::Info> names,
                              const ClassNames& classes, const UnknownNames& unknown) {
-  return WhereParser(text, columns, classes, unknown).parse();
+  return WhereParser(text, names, classes, unknown).parse();
 }
 
+Result<Where> Where::compile(std::string_view text, const Columns& columns,
+                             const ClassNames& classes, const UnknownNames& unknown) {
+  std::vector<Columns::Info> names;
+  for (std::size_t i = 0; i < columns.size(); ++i) names.push_back(columns.info(i));
+  return compile(text, names, classes, unknown);
+}
+
+bool Where::matches(const ValueOf& value) const { return holds(whole_, value); }
+
 bool Where::matches(const Columns& columns, std::uint64_t row) const {
-  return holds(whole_, columns, row);
+  return matches([&columns, row](std::size_t column) { return columns.value(row, column); });
 }
 
 Value Where::value_of(const Literal& literal) {
@@ -60,10 +69,10 @@ std::partial_ordering Where::compare(const Value& a, const Value& b) {
   return std::get<std::string_view>(a) <=> std::get<std::string_view>(b);
 }
 
-Value Where::value_of(const Operand& operand, const Columns& columns, std::uint64_t row) const {
+Value Where::value_of(const Operand& operand, const ValueOf& value) const {
   if (const auto* literal = std::get_if<Literal>(&operand)) return value_of(*literal);
-  if (const auto* column = std::get_if<Column>(&operand)) return columns.value(row, column->index);
-  return holds(std::get<Condition>(operand).node, columns, row);
+  if (const auto* column = std::get_if<Column>(&operand)) return value(column->index);
+  return holds(std::get<Condition>(operand).node, value);
 }
 
 bool Where::is_in(const Value& value, const std::vector<Literal>& set) {
@@ -83,13 +92,13 @@ bool Where::is_element(const Value& value, const Value& list) {
 }
 
 // The recursion is bounded by what the parser lets nest.
-bool Where::holds(std::size_t node, const Columns& columns, std::uint64_t row) const {
-  const auto each = [&](std::size_t other) { return holds(other, columns, row); };
+bool Where::holds(std::size_t node, const ValueOf& value) const {
+  const auto each = [&](std::size_t other) { return holds(other, value); };
   return std::visit(
       Overloaded{
           [&](const Compare& at) {
             const std::partial_ordering order =
-                compare(value_of(at.left, columns, row), value_of(at.right, columns, row));
+                compare(value_of(at.left, value), value_of(at.right, value));
             switch (at.how) {
               case Comparison::kEqual: return order == 0;
               case Comparison::kUnequal: return order != 0;
@@ -100,14 +109,14 @@ bool Where::holds(std::size_t node, const Columns& columns, std::uint64_t row) c
             }
             return false;
           },
-          [&](const InSet& at) { return is_in(value_of(at.left, columns, row), at.set); },
+          [&](const InSet& at) { return is_in(value_of(at.left, value), at.set); },
           [&](const InColumn& at) {
-            return is_element(value_of(at.left, columns, row), columns.value(row, at.column));
+            return is_element(value_of(at.left, value), value(at.column));
           },
           [&](const Not& at) { return !each(at.node); },
           [&](const All& at) { return std::all_of(at.nodes.begin(), at.nodes.end(), each); },
           [&](const Any& at) { return std::any_of(at.nodes.begin(), at.nodes.end(), each); },
-          [&](const Truth& at) { return std::get<bool>(value_of(at.operand, columns, row)); },
+          [&](const Truth& at) { return std::get<bool>(value_of(at.operand, value)); },
       },
       nodes_[node]);
 }

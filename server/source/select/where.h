@@ -4,6 +4,9 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -22,25 +25,28 @@ struct ClassNames {
   std::vector<std::string> names = {};
 };
 
-// Names that a condition cannot use though people expect it.
+// Names that a condition cannot use though people expect it, and how messages tell of names.
 struct UnknownNames {
   std::vector<std::string> parts = {};  // whose bytes no listing knows
   std::string way_out = {};             // what to do instead, for messages; may be empty
   // A value that items get after they were selected, and what to do instead. Empty: there is none.
   std::string later = {};
   std::string later_way_out = {};
+  std::map<std::string, std::string> others = {};  // and why a condition cannot use each
+  std::string noun = "column";                     // what the names are of
 };
 
-// A condition on the columns of a listing, in a language of its own that reads as Python does:
+// A condition on values that have names, such as the columns of a listing, in a language of its own
+// that reads as Python does:
 //
 //   width >= 64 and not (split == 'test' or score < 0.5)
 //   label in ['cat', 'dog'] and 'person' not in labels
 //
-// Operands: columns by name, numbers, texts in single or double quotes (\ before a quote or another
+// Operands: values by name, numbers, texts in single or double quotes (\ before a quote or another
 // \ stands for that), true and false (True, False). Comparisons, also in chains such as
-// 0 < score <= 1: == != < <= > >=, and `in`, `not in` for a list of literals or a column of lists.
-// They bind closer than `not`, that closer than `and`, that closer than `or`; parentheses nest up
-// to kMaxNesting deep. There are no functions and no arithmetic.
+// 0 < score <= 1: == != < <= > >=, and `in`, `not in` for a list of literals or a value that is a
+// list. They bind closer than `not`, that closer than `and`, that closer than `or`; parentheses
+// nest up to kMaxNesting deep. There are no functions and no arithmetic.
 //
 // Numbers are compared by value, int64 with float64 without rounding, and nan equals nothing; texts
 // by their bytes; bools by == and != alone. Operands of different kinds are an error, and so are
@@ -50,11 +56,17 @@ class Where {
   static constexpr int kMaxNesting = 64;
   static constexpr std::size_t kMaxBytes = 65536;
 
+  // Gives the value of the name that stands there among those that the condition was compiled for.
+  using ValueOf = std::function<Value(std::size_t)>;
+
   // Errors begin with "where: column COLUMN of 'TEXT': ", in characters from 1, without a text that
   // is long.
+  static Result<Where> compile(std::string_view text, std::span<const Columns::Info> names,
+                               const ClassNames& classes = {}, const UnknownNames& unknown = {});
   static Result<Where> compile(std::string_view text, const Columns& columns,
                                const ClassNames& classes = {}, const UnknownNames& unknown = {});
 
+  bool matches(const ValueOf& value) const;
   // Whether the condition holds in a row of the columns that it was compiled for.
   bool matches(const Columns& columns, std::uint64_t row) const;
 
@@ -102,8 +114,8 @@ class Where {
   static Value value_of(const Literal& literal);
   // Both are numbers, or both of one type; no lists.
   static std::partial_ordering compare(const Value& a, const Value& b);
-  Value value_of(const Operand& operand, const Columns& columns, std::uint64_t row) const;
-  bool holds(std::size_t node, const Columns& columns, std::uint64_t row) const;
+  Value value_of(const Operand& operand, const ValueOf& value) const;
+  bool holds(std::size_t node, const ValueOf& value) const;
   static bool is_in(const Value& value, const std::vector<Literal>& set);
   static bool is_element(const Value& value, const Value& list);
 

@@ -108,7 +108,7 @@ Status WhereParser::read_name() {
   const std::string lower = lower_case(name);
   const bool reserved =
       std::find(std::begin(kReserved), std::end(kReserved), lower) != std::end(kReserved);
-  if (!reserved || lower == name || columns_.find(name)) return {};
+  if (!reserved || lower == name || find(name)) return {};
   return fail(token_.begin, "write " + lower + " in small letters");
 }
 
@@ -293,8 +293,9 @@ Result<WhereParser::Part> WhereParser::parse_operand() {
     return part;
   }
   if (token_.kind == Kind::kName) return parse_name();
-  return tl::unexpected(fail(begin, is("[") ? "a list stands behind 'in' alone"
-                                            : "a column, a number or a text is missing here"));
+  return tl::unexpected(
+      fail(begin, is("[") ? "a list stands behind 'in' alone"
+                          : "a " + unknown_.noun + ", a number or a text is missing here"));
 }
 
 Result<WhereParser::Part> WhereParser::parse_number(bool negative, std::size_t begin) {
@@ -322,6 +323,13 @@ Result<WhereParser::Part> WhereParser::parse_number(bool negative, std::size_t b
   return part;
 }
 
+std::optional<std::size_t> WhereParser::find(const std::string& name) const {
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (names_[i].name == name) return i;
+  }
+  return std::nullopt;
+}
+
 Result<WhereParser::Part> WhereParser::parse_name() {
   const std::string name(text_.substr(token_.begin, token_.end - token_.begin));
   Part part{.operand = {}, .type = ValueType::kBool, .begin = token_.begin, .end = token_.end};
@@ -330,12 +338,13 @@ Result<WhereParser::Part> WhereParser::parse_name() {
     part.operand = Where::Literal(yes);
   } else if (std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved)) {
     return tl::unexpected(
-        fail(token_.begin, "a column, a number or a text is missing before '" + name + "'"));
+        fail(token_.begin,
+             "a " + unknown_.noun + ", a number or a text is missing before '" + name + "'"));
   } else {
-    const auto column = columns_.find(name);
-    if (!column) return tl::unexpected(no_column(name));
+    const auto column = find(name);
+    if (!column) return tl::unexpected(no_value(name));
     part.operand = Where::Column{*column};
-    part.type = columns_.info(*column).type;
+    part.type = names_[*column].type;
   }
   SPDLD_TRY(read_token());
   if (is("(")) return tl::unexpected(fail(part.begin, "there are no functions in conditions"));
@@ -343,7 +352,7 @@ Result<WhereParser::Part> WhereParser::parse_name() {
 }
 
 // Of the name that token_ is.
-Status WhereParser::no_column(const std::string& name) const {
+Status WhereParser::no_value(const std::string& name) const {
   const std::size_t next = text_.find_first_not_of(" \t\r\n", token_.end);
   if (next != text_.npos && text_[next] == '(')
     return fail(token_.begin, "there are no functions in conditions");
@@ -358,16 +367,18 @@ Status WhereParser::no_column(const std::string& name) const {
                                   "' is known once items were selected, which is too late "
                                   "for a condition; " +
                                   unknown_.later_way_out);
+  if (const auto other = unknown_.others.find(name); other != unknown_.others.end())
+    return fail(token_.begin, "'" + name + "' is " + other->second);
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < columns_.size(); ++i) names.push_back(columns_.info(i).name);
-  return fail(token_.begin, "there is no " + missing_column(name, names));
+  for (const Columns::Info& known : names_) names.push_back(known.name);
+  return fail(token_.begin, "there is no " + missing_name(unknown_.noun, name, names));
 }
 
 bool WhereParser::has_names(const Part& part) const {
   const auto* column = std::get_if<Where::Column>(&part.operand);
   return column != nullptr && !classes_.names.empty() &&
-         std::find(classes_.columns.begin(), classes_.columns.end(),
-                   columns_.info(column->index).name) != classes_.columns.end();
+         std::find(classes_.columns.begin(), classes_.columns.end(), names_[column->index].name) !=
+             classes_.columns.end();
 }
 
 Result<Where::Literal> WhereParser::class_number(const Part& text) {
@@ -389,7 +400,8 @@ Result<Where::Literal> WhereParser::class_number(const Part& text) {
 Status WhereParser::check_comparable(const Part& left, const Part& right) const {
   if (is_list(left.type) || is_list(right.type)) {
     const Part& list = is_list(left.type) ? left : right;
-    return fail(list.begin, described(list) + ", which is not compared; write: NUMBER in COLUMN");
+    return fail(list.begin, described(list) + ", which is not compared; write: NUMBER in " +
+                                std::string(text_.substr(list.begin, list.end - list.begin)));
   }
   if (left.type == right.type || (is_number(left.type) && is_number(right.type))) return {};
   return fail(right.begin,
@@ -463,7 +475,8 @@ Result<Where::Literal> WhereParser::parse_element(const Part& left, bool by_name
   SPDLD_ASSIGN(const Part part, parse_operand());
   const auto* literal = std::get_if<Where::Literal>(&part.operand);
   if (literal == nullptr) {
-    return tl::unexpected(fail(part.begin, "a list has numbers and texts, and no columns"));
+    return tl::unexpected(
+        fail(part.begin, "a list has numbers and texts, and no " + unknown_.noun + "s"));
   }
   if (by_name && part.type == ValueType::kText) return class_number(part);
   SPDLD_TRY(check_comparable(left, part));

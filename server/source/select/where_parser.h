@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,9 +18,9 @@ namespace spdld::source {
 // Makes a Where of its text. Used once; one thread.
 class WhereParser {
  public:
-  WhereParser(std::string_view text, const Columns& columns, const ClassNames& classes,
-              const UnknownNames& unknown)
-      : text_(text), columns_(columns), classes_(classes), unknown_(unknown) {}
+  WhereParser(std::string_view text, std::span<const Columns::Info> names,
+              const ClassNames& classes, const UnknownNames& unknown)
+      : text_(text), names_(names), classes_(classes), unknown_(unknown) {}
 
   Result<Where> parse();
 
@@ -56,8 +57,9 @@ class WhereParser {
   Result<Part> parse_operand();
 
   Result<Part> parse_list_of(Result<Part> (WhereParser::*parse)(), std::string_view word);
+  std::optional<std::size_t> find(const std::string& name) const;
   Result<Part> parse_name();
-  Status no_column(const std::string& name) const;
+  Status no_value(const std::string& name) const;
   Result<Part> parse_number(bool negative, std::size_t begin);
   Result<std::optional<Where::Comparison>> take_comparison();
   Result<std::size_t> compare(Part left, Where::Comparison how, Part right);
@@ -74,7 +76,7 @@ class WhereParser {
   Part whole(std::size_t node, std::size_t begin) const;
 
   const std::string_view text_;
-  const Columns& columns_;
+  const std::span<const Columns::Info> names_;
   const ClassNames& classes_;
   const UnknownNames& unknown_;
   Where where_;

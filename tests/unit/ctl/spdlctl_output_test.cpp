@@ -468,6 +468,15 @@ TEST(Listing, ShowsHowLongReadsWaitForThreadsAndForADevice) {
             "elsewhere  -          0/0      0      0us        0      0     0us     0us\n");
 }
 
+TEST(Listing, ShowsHowManyRowsAStageHasRejected) {
+  google::protobuf::RepeatedPtrField<v1::Stage> stages;
+  stages.Add()->set_stage("fetch");
+  EXPECT_EQ(printed(stages_table(stages)).find("REJECTED"), std::string::npos);
+  stages.Add()->set_rejected(1234567);
+  EXPECT_NE(printed(stages_table(stages)).find(" REJECTED\n"), std::string::npos);
+  EXPECT_NE(printed(stages_table(stages)).find(" 1234567\n"), std::string::npos);
+}
+
 TEST(Listing, ShowsInWhichWayAStageReadItsJpegs) {
   google::protobuf::RepeatedPtrField<v1::Stage> stages;
   stages.Add()->set_stage("fetch");

@@ -29,13 +29,13 @@ namespace {
 
 using testing::FakeSource;
 
-constexpr std::uint64_t kItems = 3000;
+constexpr std::uint64_t kLightItems = 3000;
 constexpr std::uint64_t kBatchRows = 300;
 
 // Every item at hand is brought with its neighbours; some are held, some fail.
 class LightSource final : public FakeSource {
  public:
-  LightSource() : FakeSource(numbered(kItems)) {}
+  LightSource() : FakeSource(numbered(kLightItems)) {}
 
   Value value(std::uint64_t item, std::size_t value) const override {
     if (on_value) on_value(item);
@@ -83,8 +83,8 @@ class ClaimsTest : public ::testing::TestWithParam<unsigned> {
 
   std::shared_ptr<SlotReader> start(std::uint64_t steps) {
     auto reader = std::make_shared<SlotReader>(plan_, steps);
-    run_ = std::make_shared<engine::Run>(plan_, source_, source::Sampler(kItems, Shuffle{}, 1), 1,
-                                         RunPool{GetParam()}, RunLimits{}, clock_);
+    run_ = std::make_shared<engine::Run>(plan_, source_, source::Sampler(kLightItems, Shuffle{}, 1),
+                                         1, RunPool{GetParam()}, RunLimits{}, clock_);
     stream_ = executor_.open_stream(run_, reader);
     return reader;
   }
@@ -102,9 +102,9 @@ class ClaimsTest : public ::testing::TestWithParam<unsigned> {
 };
 
 TEST_P(ClaimsTest, OfLightRowsAreMany) {
-  const auto reader = start(kItems / kBatchRows);
-  reader->wait_for_end(kItems / kBatchRows);
-  for (std::uint64_t step = 0; step < kItems / kBatchRows; ++step) expect_rows(*reader, step);
+  const auto reader = start(kLightItems / kBatchRows);
+  reader->wait_for_end(kLightItems / kBatchRows);
+  for (std::uint64_t step = 0; step < kLightItems / kBatchRows; ++step) expect_rows(*reader, step);
   EXPECT_GT(source_->most_at_once, 1U);
 }
 
@@ -116,11 +116,11 @@ TEST_P(ClaimsTest, CountEachRowOnceThoughSomeGoBackUnbegun) {
     while (thread_cpu_time() < until) {
     }
   };
-  const auto reader = start(kItems / kBatchRows);
-  reader->wait_for_end(kItems / kBatchRows);
-  for (std::uint64_t step = 0; step < kItems / kBatchRows; ++step) expect_rows(*reader, step);
-  EXPECT_EQ(run_->fetch_stats().tasks(), kItems);
-  EXPECT_EQ(run_->process_stats().tasks(), kItems);
+  const auto reader = start(kLightItems / kBatchRows);
+  reader->wait_for_end(kLightItems / kBatchRows);
+  for (std::uint64_t step = 0; step < kLightItems / kBatchRows; ++step) expect_rows(*reader, step);
+  EXPECT_EQ(run_->fetch_stats().tasks(), kLightItems);
+  EXPECT_EQ(run_->process_stats().tasks(), kLightItems);
   EXPECT_EQ(run_->fetch_stats().snapshot().in_flight, 0U);
 }
 
@@ -134,7 +134,7 @@ TEST_P(ClaimsTest, AreLeftByRowsThatWaitForTheirBytes) {
 
 TEST_P(ClaimsTest, EndWhereNoFurtherRowMayBeFetched) {
   source_->at_hand = false;
-  for (std::uint64_t item = 0; item < kItems; ++item) source_->hold(item);
+  for (std::uint64_t item = 0; item < kLightItems; ++item) source_->hold(item);
   const auto reader = start(2);
   source_->wait_for_readers(64);
   std::size_t most = 0;
@@ -144,11 +144,11 @@ TEST_P(ClaimsTest, EndWhereNoFurtherRowMayBeFetched) {
 }
 
 TEST_P(ClaimsTest, GoOnWhereARowOfThemIsReplaced) {
-  for (std::uint64_t item = 5; item < kItems; item += 50)
+  for (std::uint64_t item = 5; item < kLightItems; item += 50)
     source_->fail(item, Status(Code::kDataLoss, "bad"));
-  const auto reader = start(kItems / kBatchRows);
-  reader->wait_for_end(kItems / kBatchRows);
-  for (std::uint64_t row = 0; row < kItems; ++row) {
+  const auto reader = start(kLightItems / kBatchRows);
+  reader->wait_for_end(kLightItems / kBatchRows);
+  for (std::uint64_t row = 0; row < kLightItems; ++row) {
     if (row % 50 == 5) {
       EXPECT_NE(reader->row(row), "item-" + std::to_string(row));
     } else {
@@ -159,7 +159,7 @@ TEST_P(ClaimsTest, GoOnWhereARowOfThemIsReplaced) {
 
 TEST_P(ClaimsTest, EndWithTheRowThatFailsTheStream) {
   source_->fail(2 * kBatchRows + 100, Status(Code::kUnavailable, "gone"));
-  const auto reader = start(kItems / kBatchRows);
+  const auto reader = start(kLightItems / kBatchRows);
   while (reader->failed().ok()) std::this_thread::yield();
   executor_.close_stream(stream_);
   executor_.stop();
@@ -189,10 +189,10 @@ TEST_P(ClaimsTest, LeaveEveryRowMadeOnceWhateverComesBetween) {
     std::mt19937_64 random(seed);
     source_ = std::make_shared<LightSource>();
     source_->at_hand = random() % 4 != 0;
-    for (std::uint64_t item = 0; item < kItems; ++item) {
+    for (std::uint64_t item = 0; item < kLightItems; ++item) {
       if (random() % 40 == 0) source_->hold(item);
     }
-    const std::uint64_t steps = kItems / kBatchRows;
+    const std::uint64_t steps = kLightItems / kBatchRows;
     const auto reader = start(steps);
     const std::uint64_t cancelled = random() % steps;
     if (random() % 2 == 0) executor_.cancel(stream_, 0, cancelled);

@@ -68,6 +68,7 @@ Observed everything() {
   observed.jobs[0].shards.emplace_back();
   observed.stages = {stage_of(observed.jobs[0], "fetch", 3)};
   observed.stages[0].bytes = 4096;
+  observed.stages[0].rejected = 9;
   observed.stages[0].failures_by_code = {{"DATA_LOSS", 2}};
   observed.stages[0].ops = {{.field = "image", .ops = "decode_image", .rows = 1, .spent_s = 0.5}};
   observed.sessions = {session_of(observed.jobs[0], 0, 0.5)};
@@ -93,7 +94,7 @@ TEST(Metrics, HaveHelpAndAKindThatTheirNamesTell) {
   }
 }
 
-TEST(Metrics, TellFailuresByCodeAndTheTimeOfOps) {
+TEST(Metrics, TellFailuresByCodeRejectionsAndTheTimeOfOps) {
   const Observed observed = everything();
   const ReadMetrics metrics = metrics_of(observed);
   const auto of_fetch = [&](Labels more) {
@@ -101,6 +102,7 @@ TEST(Metrics, TellFailuresByCodeAndTheTimeOfOps) {
     return labels_of(observed.jobs[0], more);
   };
   EXPECT_EQ(metrics.value("spdld_stage_bytes_total", of_fetch({})), 4096);
+  EXPECT_EQ(metrics.value("spdld_stage_rejected_total", of_fetch({})), 9);
   EXPECT_EQ(metrics.value("spdld_stage_failures_by_code_total", of_fetch({{"code", "DATA_LOSS"}})),
             2);
   EXPECT_EQ(metrics.value("spdld_op_seconds_total",

@@ -194,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCondition{"not (width)", 5,
                        "'(width)' is int64, and no condition; compare it with something"},
         WrongCondition{"ids == 3", 1,
-                       "'ids' is list of int64, which is not compared; write: NUMBER in COLUMN"},
+                       "'ids' is list of int64, which is not compared; write: NUMBER in ids"},
         WrongCondition{"ids in [1]", 1, "'ids' is list of int64, and no element of a list"},
         WrongCondition{"'a' in ids", 1,
                        "''a'' is text and 'ids' is list of int64; a list of numbers holds no such "
