@@ -7,26 +7,26 @@
 namespace spdld::engine {
 namespace {
 
-using Kind = CallField::Kind;
+using ArgumentKind = CallField::Kind;
 
-DType dtype_of(Kind kind) {
+DType dtype_of(ArgumentKind kind) {
   switch (kind) {
-    case Kind::kInt64: return DType::kInt64;
-    case Kind::kFloat64: return DType::kFloat64;
+    case ArgumentKind::kInt64: return DType::kInt64;
+    case ArgumentKind::kFloat64: return DType::kFloat64;
     default: return DType::kBool;
   }
 }
 
-Kind kind_of(ValueType type) {
+ArgumentKind kind_of(ValueType type) {
   switch (type) {
-    case ValueType::kInt64: return Kind::kInt64;
-    case ValueType::kFloat64: return Kind::kFloat64;
-    case ValueType::kBool: return Kind::kBool;
-    case ValueType::kText: return Kind::kText;
+    case ValueType::kInt64: return ArgumentKind::kInt64;
+    case ValueType::kFloat64: return ArgumentKind::kFloat64;
+    case ValueType::kBool: return ArgumentKind::kBool;
+    case ValueType::kText: return ArgumentKind::kText;
     case ValueType::kInt64List:
     case ValueType::kFloat64List: break;
   }
-  return Kind::kArray;
+  return ArgumentKind::kArray;
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ Kind kind_of(ValueType type) {
 TensorSpec tensor_of_answer(const CallField& field) {
   TensorSpec tensor{.name = field.name};
   switch (field.kind) {
-    case Kind::kArray: {
+    case ArgumentKind::kArray: {
       const bool differs =
           std::find(field.shape.begin(), field.shape.end(), -1) != field.shape.end();
       tensor.kind = differs ? FieldKind::kRagged : FieldKind::kDense;
@@ -42,10 +42,10 @@ TensorSpec tensor_of_answer(const CallField& field) {
       tensor.shape = field.shape;
       break;
     }
-    case Kind::kBytes:
-    case Kind::kText:
+    case ArgumentKind::kBytes:
+    case ArgumentKind::kText:
       tensor.kind = FieldKind::kBytes;
-      tensor.text = field.kind == Kind::kText;
+      tensor.text = field.kind == ArgumentKind::kText;
       break;
     default: tensor.dtype = dtype_of(field.kind); break;
   }
@@ -65,11 +65,11 @@ Result<CallField> argument_of(const Field& field) {
                      " before it");
   CallField argument{.name = field.name};
   if (field.kind == Field::Kind::kPart) {
-    argument.kind = field.text ? Kind::kText : Kind::kBytes;
+    argument.kind = field.text ? ArgumentKind::kText : ArgumentKind::kBytes;
     return argument;
   }
   argument.kind = kind_of(field.type);
-  if (argument.kind == Kind::kArray) {
+  if (argument.kind == ArgumentKind::kArray) {
     argument.dtype = field.type == ValueType::kInt64List ? DType::kInt64 : DType::kFloat64;
     argument.shape = {-1};
   }
@@ -79,11 +79,12 @@ Result<CallField> argument_of(const Field& field) {
 CallField argument_of(const TensorSpec& array) {
   CallField argument{.name = array.name, .dtype = array.dtype, .shape = array.shape};
   if (array.kind == FieldKind::kDense && array.shape.empty()) {
-    if (array.dtype == DType::kInt64) argument.kind = Kind::kInt64;
-    if (array.dtype == DType::kFloat64) argument.kind = Kind::kFloat64;
-    if (array.dtype == DType::kBool) argument.kind = Kind::kBool;
+    if (array.dtype == DType::kInt64) argument.kind = ArgumentKind::kInt64;
+    if (array.dtype == DType::kFloat64) argument.kind = ArgumentKind::kFloat64;
+    if (array.dtype == DType::kBool) argument.kind = ArgumentKind::kBool;
   }
-  if (array.kind == FieldKind::kBytes) argument.kind = array.text ? Kind::kText : Kind::kBytes;
+  if (array.kind == FieldKind::kBytes)
+    argument.kind = array.text ? ArgumentKind::kText : ArgumentKind::kBytes;
   return argument;
 }
 
