@@ -47,7 +47,7 @@ std::vector<source::SourceField> described_images() {
 constexpr const char* kDescribed =
     "  - fetch\n  - decode_image\n  - resize: {size: [8, 8]}\n"
     "  - decode_json: {field: meta, values: {score: {pointer: /score, type: float64}}}\n";
-constexpr const char* kBatch = "batch: {size: 4, max_bytes: 1KiB}\n";
+constexpr const char* kFilterBatch = "batch: {size: 4, max_bytes: 1KiB}\n";
 
 struct Refused {
   std::string stages;
@@ -57,7 +57,7 @@ struct Refused {
 class WrongFilter : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(WrongFilter, IsAnErrorOfItsStageThatSaysWhatToWrite) {
-  const auto plan = compile(kDescribed + GetParam().stages, kBatch, described_images());
+  const auto plan = compile(kDescribed + GetParam().stages, kFilterBatch, described_images());
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().message(), GetParam().told);
 }
@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(RowFilter, RefusesAListThatAStageBeforeItHasTaken) {
   const auto plan =
       compile("  - fetch\n  - decode_image\n  - bounding_boxes\n  - filter: {where: 3 in boxes}\n",
-              kBatch, described_images());
+              kFilterBatch, described_images());
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().message(),
             "test.yaml:8:5: filter: where: column 6 of '3 in boxes': 'boxes' is no value any more "
@@ -94,20 +94,20 @@ TEST(RowFilter, RefusesAListThatAStageBeforeItHasTaken) {
 
 TEST(RowFilter, KnowsTheFieldsThatStagesBeforeItHaveMade) {
   const std::string filter = "  - filter: {where: score > 0.5}\n";
-  const auto before = compile("  - fetch\n" + filter, kBatch, described_images());
+  const auto before = compile("  - fetch\n" + filter, kFilterBatch, described_images());
   ASSERT_FALSE(before);
   EXPECT_THAT(before.error().message(),
               HasSubstr("there is no field 'score'; there are: 'extra_present', 'label', 'boxes'"));
   const auto bytes =
-      compile("  - fetch\n  - filter: {where: meta == 'x'}\n", kBatch, described_images());
+      compile("  - fetch\n  - filter: {where: meta == 'x'}\n", kFilterBatch, described_images());
   ASSERT_FALSE(bytes);
   EXPECT_THAT(bytes.error().message(),
               HasSubstr("'meta' is bytes, and a filter reads values: 'decode_json' before it"));
-  EXPECT_TRUE(compile(kDescribed + filter, kBatch, described_images()));
+  EXPECT_TRUE(compile(kDescribed + filter, kFilterBatch, described_images()));
 }
 
 TEST(RowFilter, TakesClassesByName) {
-  auto spec = testing::parse("  - fetch\n  - filter: {where: \"label == 'dog'\"}\n", kBatch);
+  auto spec = testing::parse("  - fetch\n  - filter: {where: \"label == 'dog'\"}\n", kFilterBatch);
   ASSERT_TRUE(spec) << spec.error().message();
   const auto plan =
       engine::compile(*std::move(spec), testing::ops(), described_images(), {}, {"cat", "dog"});
@@ -116,18 +116,18 @@ TEST(RowFilter, TakesClassesByName) {
 
 TEST(RowFilter, ComesBehindWhatMakesValuesAndBeforeWhatDecodes) {
   const std::string filter = "  - filter: {where: score > 0.5}\n";
-  const auto with = compile(kDescribed + filter, kBatch, described_images());
+  const auto with = compile(kDescribed + filter, kFilterBatch, described_images());
   ASSERT_TRUE(with) << with.error().message();
   EXPECT_THAT((*with)->task_ops, ElementsAre("decode_json", "decode_image + resize"));
   EXPECT_EQ((*with)->tasks_before_filters, 1U);
-  const auto without = compile(kDescribed, kBatch, described_images());
+  const auto without = compile(kDescribed, kFilterBatch, described_images());
   ASSERT_TRUE(without) << without.error().message();
   EXPECT_THAT((*without)->task_ops, ElementsAre("decode_image + resize", "decode_json"));
 }
 
 TEST(RowFilter, IsExplained) {
-  const auto plan = compile(std::string(kDescribed) + "  - filter: {where: score > 0.5}\n", kBatch,
-                            described_images());
+  const auto plan = compile(std::string(kDescribed) + "  - filter: {where: score > 0.5}\n",
+                            kFilterBatch, described_images());
   ASSERT_TRUE(plan) << plan.error().message();
   EXPECT_THAT(
       explain(**plan, {.items = 4, .cpu_threads = 1, .arena_kind = "memfd"}),
@@ -136,7 +136,7 @@ TEST(RowFilter, IsExplained) {
 }
 
 // Lets every item be replaced, and remembers which were.
-class Port final : public QuietPort {
+class FilterPort final : public QuietPort {
  public:
   Status may_replace(const SampleFailure& failure) override {
     failures.push_back(failure);
@@ -155,9 +155,9 @@ struct MadeRow {
 using Rows = std::map<std::uint64_t, MadeRow>;  // by their positions
 
 // Makes rows by hand, one after the other.
-class Maker {
+class FilteredRowMaker {
  public:
-  Maker(std::shared_ptr<const Plan> plan, std::shared_ptr<FakeSource> source)
+  FilteredRowMaker(std::shared_ptr<const Plan> plan, std::shared_ptr<FakeSource> source)
       : plan_(std::move(plan)),
         run_(plan_, source, source::Sampler(source->size(), {.kind = Shuffle::Kind::kGlobal}, 7), 7,
              RunPool{.workers = kWorkers}, RunLimits{}, clock_) {}
@@ -186,7 +186,7 @@ class Maker {
   }
 
   const Run& run() const { return run_; }
-  Port port;
+  FilterPort port;
   Status failure;
 
  private:
@@ -232,19 +232,19 @@ std::shared_ptr<const Plan> plan_of(const std::string& filters, const std::strin
       "  - fetch\n  - decode_json: {field: image, values: {score: {pointer: /score, type: "
       "int64}}}\n" +
           filters,
-      kBatch + rest);
+      kFilterBatch + rest);
   EXPECT_TRUE(plan) << plan.error().message();
   return plan ? *plan : nullptr;
 }
 
-Maker maker_of(const std::string& filters, std::vector<std::string> items = documents(),
-               const std::string& rest = "") {
+FilteredRowMaker maker_of(const std::string& filters, std::vector<std::string> items = documents(),
+                          const std::string& rest = "") {
   return {plan_of(filters, rest), std::make_shared<FakeSource>(std::move(items))};
 }
 
 TEST(FilteredRows, AreOthersWhereTheConditionDoesNotHoldAndValid) {
-  Maker all = maker_of("");
-  Maker few = maker_of("  - filter: {where: score < 6}\n");
+  FilteredRowMaker all = maker_of("");
+  FilteredRowMaker few = maker_of("  - filter: {where: score < 6}\n");
   const Rows unfiltered = all.make_epoch();
   const Rows filtered = few.make_epoch();
   ASSERT_EQ(filtered.size(), kItems);
@@ -259,7 +259,7 @@ TEST(FilteredRows, AreOthersWhereTheConditionDoesNotHoldAndValid) {
 }
 
 TEST(FilteredRows, AreNoFailuresAndNoTasks) {
-  Maker few = maker_of("  - filter: {where: score < 6}\n");
+  FilteredRowMaker few = maker_of("  - filter: {where: score < 6}\n");
   few.make_epoch();
   EXPECT_THAT(few.port.failures, IsEmpty());
   EXPECT_EQ(few.run().process_stats().failures(), 0U);
@@ -267,14 +267,14 @@ TEST(FilteredRows, AreNoFailuresAndNoTasks) {
   const Run::Judged judged = few.run().judged();
   EXPECT_EQ(judged.items, judged.rejected + kItems);
   EXPECT_GT(judged.rejected, kItems);
-  Maker all = maker_of("");
+  FilteredRowMaker all = maker_of("");
   all.make_epoch();
   EXPECT_EQ(all.run().judged().items, 0U);
 }
 
 TEST(FilteredRows, StayAndAreNotValidWhereThatIsAskedFor) {
-  Maker all = maker_of("");
-  Maker marked = maker_of("  - filter: {where: score < 6, rejected: invalid}\n");
+  FilteredRowMaker all = maker_of("");
+  FilteredRowMaker marked = maker_of("  - filter: {where: score < 6, rejected: invalid}\n");
   Rows expected = all.make_epoch();
   for (auto& [position, row] : expected) row.valid = row.item < 6;
   EXPECT_EQ(marked.make_epoch(), expected);
@@ -283,7 +283,7 @@ TEST(FilteredRows, StayAndAreNotValidWhereThatIsAskedFor) {
 }
 
 TEST(FilteredRows, MustPassAllFilters) {
-  Maker both = maker_of(
+  FilteredRowMaker both = maker_of(
       "  - filter: {where: score >= 4, rejected: invalid}\n  - filter: {where: score < 6}\n");
   for (const auto& [position, row] : both.make_epoch()) {
     EXPECT_LT(row.item, 6U);
@@ -292,7 +292,7 @@ TEST(FilteredRows, MustPassAllFilters) {
 }
 
 TEST(FilteredRows, ReadWhatTheListingKnows) {
-  Maker few = maker_of("  - filter: {where: label < 60}\n");  // ten times the item
+  FilteredRowMaker few = maker_of("  - filter: {where: label < 60}\n");  // ten times the item
   for (const auto& [position, row] : few.make_epoch()) EXPECT_LT(row.item, 6U);
 }
 
@@ -304,7 +304,7 @@ TEST(FilteredRows, AreNotDecoded) {
   const auto plan = compile(
       "  - fetch\n  - decode_image\n  - resize: {size: [8, 8]}\n  - filter: {where: label < 60}\n");
   ASSERT_TRUE(plan) << plan.error().message();
-  Maker few(*plan, std::make_shared<FakeSource>(items));
+  FilteredRowMaker few(*plan, std::make_shared<FakeSource>(items));
   for (const auto& [position, row] : few.make_epoch()) EXPECT_TRUE(row.valid);
   EXPECT_THAT(few.port.failures, IsEmpty());
 }
@@ -312,7 +312,7 @@ TEST(FilteredRows, AreNotDecoded) {
 TEST(FilteredRows, AreNotValidWhereASubstituteFailed) {
   std::vector<std::string> items = documents();
   for (std::size_t item = 0; item < 6; item += 2) items[item] = "no JSON";
-  Maker few = maker_of("  - filter: {where: score < 6}\n", items);
+  FilteredRowMaker few = maker_of("  - filter: {where: score < 6}\n", items);
   const Rows rows = few.make_epoch();
   std::map<std::uint64_t, int> failed;
   for (const SampleFailure& failure : few.port.failures) {
@@ -328,13 +328,14 @@ TEST(FilteredRows, AreNotValidWhereASubstituteFailed) {
 TEST(FilteredRows, EndTheJobWhereSubstitutesMayNotFail) {
   std::vector<std::string> items = documents();
   items[3] = "no JSON";
-  Maker few = maker_of("  - filter: {where: score == 3}\n", items, "on_error: {decode: fail}\n");
+  FilteredRowMaker few =
+      maker_of("  - filter: {where: score == 3}\n", items, "on_error: {decode: fail}\n");
   few.make_epoch();
   EXPECT_THAT(few.failure.message(), HasSubstr("item 3 (fake/3)"));
 }
 
 TEST(FilteredRows, EndTheJobWhereNoItemPasses) {
-  Maker none = maker_of("  - filter: {where: score < 0}\n");
+  FilteredRowMaker none = maker_of("  - filter: {where: score < 0}\n");
   EXPECT_THAT(none.make({.first = 5, .rows = 1, .valid = 1}), IsEmpty());
   EXPECT_EQ(none.failure.code(), Code::kFailedPrecondition);
   EXPECT_EQ(none.failure.message(),
@@ -355,7 +356,7 @@ TEST(FilteredRows, FollowFromTheirPositionsAlone) {
     constexpr std::uint64_t kResumedAt = 8;
     const source::Sharding epoch(kItems, Tail::kKeep,
                                  {.base = kResumedAt, .num_shards = shards, .batch = 4});
-    Maker again = maker_of(filter, items);
+    FilteredRowMaker again = maker_of(filter, items);
     Rows rows;
     for (std::uint64_t step = epoch.end_step(); step-- > 0;) {
       for (std::uint32_t shard = 0; shard < shards; ++shard) {
