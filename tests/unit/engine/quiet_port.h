@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "engine/stream_port.h"
 
@@ -15,6 +16,17 @@ class QuietPort : public StreamPort {
   void abandon(const BatchOrder&) override {}
   Status may_replace(const SampleFailure&) override { return {}; }
   void fail(const StreamFailure&) override {}
+};
+
+// Remembers which items were replaced.
+class NotingPort final : public QuietPort {
+ public:
+  Status may_replace(const SampleFailure& failure) override {
+    failures.push_back(failure);
+    return {};
+  }
+
+  std::vector<SampleFailure> failures;
 };
 
 }  // namespace spdld::engine

@@ -135,17 +135,6 @@ TEST(RowFilter, IsExplained) {
             HasSubstr("filter   score > 0.5; another item takes the place of a row that is")));
 }
 
-// Lets every item be replaced, and remembers which were.
-class FilterPort final : public QuietPort {
- public:
-  Status may_replace(const SampleFailure& failure) override {
-    failures.push_back(failure);
-    return {};
-  }
-
-  std::vector<SampleFailure> failures;
-};
-
 struct MadeRow {
   std::uint64_t item = 0;
   bool valid = false;
@@ -186,7 +175,7 @@ class FilteredRowMaker {
   }
 
   const Run& run() const { return run_; }
-  FilterPort port;
+  NotingPort port;
   Status failure;
 
  private:

@@ -36,16 +36,6 @@ using media::test::make_jpeg;
 using spdld::testing::KeptSource;
 using test::kMiB;
 
-class Port final : public QuietPort {
- public:
-  Status may_replace(const SampleFailure& failure) override {
-    failures.push_back(failure);
-    return {};
-  }
-
-  std::vector<SampleFailure> failures;
-};
-
 // Makes whole epochs by hand, a row after the other.
 class Maker {
  public:
@@ -80,7 +70,7 @@ class Maker {
   }
 
   const Run& run() const { return run_; }
-  Port port;
+  NotingPort port;
   int turns_lost = 0;  // rows that were given back before they were made
 
  private:
