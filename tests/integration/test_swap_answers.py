@@ -249,11 +249,10 @@ def test_a_job_that_has_ended_is_forgotten_when_it_is_deleted(
     rank.take(4)
     rank.do("close")
     rank.close()
+    wait_until(lambda: daemon.ctl_json("get", "jobs") == [], "the job's end")
     if kept:
         daemon.stop()
         daemon.start()
-    else:
-        wait_until(lambda: daemon.ctl_json("get", "jobs") == [], "the job's end")
     deleted = told(daemon, "delete", "job", "run")
     assert deleted == "job 'run' on pipeline 'images' had ended: what was kept of it is forgotten\n"
     refused = start_rank(daemon, job="run", start="ledger").do("next")

@@ -231,10 +231,12 @@ TEST(Metrics, TellWorkersTimeByWhatItWentInto) {
   workers.left_s = 8;
   workers.work_s = 9;
   workers.yield_s = 10;
+  workers.calls_s = 11;
   const ReadMetrics metrics = metrics_of(observed);
-  const std::map<std::string, double> spent = {
-      {"rows", 1},      {"batches", 2}, {"bytes", 3}, {"memory", 4}, {"stage_bound", 5},
-      {"job_bound", 6}, {"slot", 7},    {"left", 8},  {"work", 9},   {"yield", 10}};
+  const std::map<std::string, double> spent = {{"rows", 1},   {"batches", 2},     {"bytes", 3},
+                                               {"memory", 4}, {"stage_bound", 5}, {"job_bound", 6},
+                                               {"slot", 7},   {"left", 8},        {"work", 9},
+                                               {"yield", 10}, {"calls", 11}};
   EXPECT_EQ(metrics.samples.at("spdld_worker_seconds_total").size(), spent.size());
   for (const auto& [name, seconds] : spent)
     EXPECT_EQ(metrics.value("spdld_worker_seconds_total", {{"spent", name}}), seconds) << name;
@@ -252,8 +254,8 @@ TEST(Metrics, TellWhatASessionLacked) {
   for (std::size_t of = 0; of < stream::kShortages; ++of)
     observed.sessions[0].shortages.lacked_s[of] = 1.0 + static_cast<double>(of);
   const ReadMetrics metrics = metrics_of(observed);
-  const std::vector<std::string> names = {"bytes", "worker", "memory", "making", "slot", "replica",
-                                          "job",   "copy",   "epoch",  "change", "disk"};
+  const std::vector<std::string> names = {"bytes",   "worker", "memory", "calls", "making", "slot",
+                                          "replica", "job",    "copy",   "epoch", "change", "disk"};
   for (std::size_t of = 0; of < names.size(); ++of) {
     EXPECT_EQ(metrics.value("spdld_session_shortage_seconds_total",
                             labels_of(observed.jobs[0],
