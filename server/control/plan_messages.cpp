@@ -29,6 +29,10 @@ void fill_in(v1::PlanOrder* message, const engine::PlanFacts& facts) {
     bucket->set_padding_without(facts.padding->without);
     bucket->set_padding_with(facts.padding->with);
   }
+  if (shuffle.repeat.rows > 1) {
+    message->set_repeat(shuffle.repeat.rows);
+    message->set_adjacent(shuffle.repeat.adjacent);
+  }
   if (shuffle.kind != Shuffle::Kind::kBlock) return;
   message->set_block(shuffle.block);
   message->set_interleave(shuffle.interleave);

@@ -51,7 +51,8 @@ std::string order_text(const Shuffle& shuffle) {
       if (!shuffle.bucket) return "global shuffle, anew each epoch";
       return fmt::format(
           "global shuffle, anew each epoch, with runs of {} like '{}' in windows of {}",
-          counted(shuffle.bucket->run, "row"), shuffle.bucket->by, shuffle.bucket->window);
+          counted(shuffle.bucket->run, shuffle.repeat.group() > 0 ? "item" : "row"),
+          shuffle.bucket->by, shuffle.bucket->window);
     case Shuffle::Kind::kBlock:
       return fmt::format("blocks of {} shuffled, {} interleaved", shuffle.block,
                          shuffle.interleave);
@@ -198,25 +199,41 @@ std::string clips_text(const ClipsSpec& clips) {
 }
 
 source::Sharding sharding_of(const Plan& plan, std::uint64_t items, std::uint32_t num_shards) {
-  return {items,
+  const Repeat& repeat = plan.spec.shuffle.repeat;
+  return {items * repeat.rows,
           plan.spec.batch.last,
-          {.num_shards = num_shards, .batch = static_cast<std::uint64_t>(plan.spec.batch.size)}};
+          {.num_shards = num_shards, .batch = static_cast<std::uint64_t>(plan.spec.batch.size)},
+          repeat.group()};
 }
 
 // Of the epoch's tail, where that is dropped.
 std::string left_out_text(const PlanFacts& facts) {
+  const std::uint32_t each = facts.shuffle.repeat.rows;
   const std::uint64_t read = facts.steps_per_epoch * facts.batch_rows * facts.num_shards;
-  return read >= facts.items ? ""
-                             : fmt::format("; {} left out", counted(facts.items - read, "item"));
+  const std::uint64_t rows = facts.items * each;
+  return read >= rows
+             ? ""
+             : fmt::format("; {} left out", counted(rows - read, each > 1 ? "row" : "item"));
+}
+
+std::string repeat_text(const Repeat& repeat) {
+  if (repeat.rows == 1) return "";
+  return repeat.adjacent ? "; the rows of an item lie in one batch" : "; all rows shuffled alike";
 }
 
 }  // namespace
+
+std::string items_text(std::uint64_t items, const Repeat& repeat) {
+  return counted(items, "item") +
+         (repeat.rows > 1 ? fmt::format(" of {} rows each", repeat.rows) : "");
+}
 
 std::string no_step_text(const Plan& plan, std::uint64_t items, std::uint32_t num_shards) {
   if (sharding_of(plan, items, num_shards).end_step() > 0) return {};
   return fmt::format(
       "the {} do not fill a step of {} on {}: lower batch.size, or set 'batch: {{last: pad}}'",
-      counted(items, "item"), counted(plan.layout.rows(), "row"), counted(num_shards, "shard"));
+      items_text(items, plan.spec.shuffle.repeat), counted(plan.layout.rows(), "row"),
+      counted(num_shards, "shard"));
 }
 
 std::string no_gpu_text(const PlanFacts::OnGpu& gpu) {
@@ -273,9 +290,10 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
   std::string text;
   auto out = std::back_inserter(text);
   fmt::format_to(out, "pipeline {}\n", facts.pipeline);
-  fmt::format_to(out, "source   {}", counted(facts.items, "item"));
+  fmt::format_to(out, "source   {}", items_text(facts.items, facts.shuffle.repeat));
   if (facts.classes > 0) fmt::format_to(out, ", {}", counted(facts.classes, "class", "classes"));
-  fmt::format_to(out, "; order: {}\n", order_text(facts.shuffle));
+  fmt::format_to(out, "; order: {}{}\n", order_text(facts.shuffle),
+                 repeat_text(facts.shuffle.repeat));
   if (facts.padding && facts.shuffle.bucket)
     fmt::format_to(out, "padding  of rows by '{}': {:.0f} % without buckets, {:.0f} % with\n",
                    facts.shuffle.bucket->by, facts.padding->without * 100,

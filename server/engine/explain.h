@@ -28,6 +28,8 @@ struct ExplainContext {
   std::optional<PlanFacts::OnGpu> on_gpu = std::nullopt;     // if it is delivered to GPUs
 };
 
+// "3 items"; where each stands in an epoch several times, "3 items of 4 rows each".
+std::string items_text(std::uint64_t items, const Repeat& repeat);
 // Why an epoch has no step, and what to do: so many items do not fill one. Empty: it has some.
 std::string no_step_text(const Plan& plan, std::uint64_t items, std::uint32_t num_shards);
 // That the daemon can deliver to no GPU now, and what becomes of loaders. Empty: it can, or need

@@ -22,8 +22,9 @@ struct Row {
   const std::atomic<bool>* dropped = nullptr;  // SampleInput's
   std::uint64_t index = 0;                     // in the batch
   std::uint64_t item = 0;
-  std::uint32_t attempt = 0;   // 0: the item that the order says; then substitutes
-  std::uint32_t failures = 0;  // attempts that failed; the others before this one were rejected
+  std::uint64_t repetition = 0;  // which of the item's rows, also of a substitute
+  std::uint32_t attempt = 0;     // 0: the item that the order says; then substitutes
+  std::uint32_t failures = 0;    // attempts that failed; the others before this one were rejected
   const RowFilter* rejected_by = nullptr;  // this attempt
   RowBytes bytes;
   std::uint64_t needs_bytes = 0;    // of the memory for decoding (engine/plan/decode_memory.h)

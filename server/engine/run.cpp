@@ -153,7 +153,7 @@ void Run::bring_at_hand(std::span<Row* const> rows) {
   source::Sampler::Epoch order(sampler_, rows.front()->order->epoch);  // of one batch, all of them
   for (Row* const row : rows) {
     if (!choose(*row, order)) return;
-    row->bytes.parts.epoch_key = mix64(seed_, row->order->epoch);
+    row->bytes.parts.epoch_key = draw_key(*row);
   }
   fetch_.bring_at_hand(rows);
 }
@@ -172,7 +172,7 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes, Si
                                     "shuffle.global.bucket.window")};
     return RowState::kFailed;
   }
-  row.bytes.parts.epoch_key = mix64(seed_, row.order->epoch);
+  row.bytes.parts.epoch_key = draw_key(row);
   if (fetch_.bring(row.item, row.bytes, sinks.fetch, token) == source::FetchState::kPending)
     return RowState::kPending;
   Status status = std::exchange(row.bytes.status, Status());
@@ -280,6 +280,12 @@ std::string Run::waits_for_runners() const {
   return {};
 }
 
+// Of what the source draws: each row of an item has a clip of its own.
+std::uint64_t Run::draw_key(const Row& row) const {
+  const std::uint64_t epoch_key = mix64(seed_, row.order->epoch);
+  return row.repetition == 0 ? epoch_key : mix64(epoch_key, row.repetition);
+}
+
 bool Run::choose(Row& row) const {
   if (row.bytes.stage != RowBytes::Stage::kNone || row.attempt > 0) return true;
   source::Sampler::Epoch order(sampler_, row.order->epoch);
@@ -288,7 +294,9 @@ bool Run::choose(Row& row) const {
 
 bool Run::choose(Row& row, source::Sampler::Epoch& order) const {
   try {
-    row.item = order.item(row.order->rows.position(row.index));
+    const auto [item, repetition] = order.row(row.order->rows.position(row.index));
+    row.item = item;
+    row.repetition = repetition;
     row.bytes.stage = RowBytes::Stage::kChosen;
     return true;
   } catch (const std::bad_alloc&) {
@@ -389,6 +397,8 @@ Result<Run::Made> Run::make_tensors(Row& row, unsigned number, std::uint64_t gra
   sample.key = mix64(mix64(seed_, row.order->epoch), row.order->rows.position(row.index));
   for (const Plan::Presence& presence : plan_->presences)
     sample.set_value(presence.value, !sample.is_absent(presence.request));
+  if (plan_->repetition_value)
+    sample.set_value(*plan_->repetition_value, static_cast<std::int64_t>(row.repetition));
   Making making{.row = row,
                 .worker = worker,
                 .sample = sample,

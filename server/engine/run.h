@@ -176,6 +176,8 @@ class Run {
   bool choose(Row& row, source::Sampler::Epoch& order) const;
   // Unless it is set already.
   bool choose(Row& row) const;
+  // FetchedItem::epoch_key of the row.
+  std::uint64_t draw_key(const Row& row) const;
   Result<Made> make(Row& row, unsigned worker, std::uint64_t granted_bytes);
   // Whether the row has nothing for a task.
   bool is_absent(const RowSample& sample, std::size_t task) const;

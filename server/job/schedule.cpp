@@ -60,6 +60,8 @@ Result<Schedule> Schedule::restored(ScheduleRecord record) {
   for (const auto& [number, facts] : record.versions) {
     if (facts.items == 0 || facts.items > kMaxCount || facts.batch == 0)
       return no_schedule("version " + std::to_string(number) + " has no rows, or too many");
+    if (facts.group > 0 && (facts.items % facts.group > 0 || facts.batch % facts.group > 0))
+      return no_schedule("version " + std::to_string(number) + " parts the rows of an item");
     if (number >= record.versions_made)
       return no_schedule("version " + std::to_string(number) + " is none that was made");
     for (const auto& [other, its] : record.versions) {

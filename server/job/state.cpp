@@ -51,12 +51,13 @@ source::Sharding sharding(const State& state, const Versions& versions) {
                           {.base = state.position,
                            .first_step = state.step,
                            .num_shards = state.shards,
-                           .batch = version.batch});
+                           .batch = version.batch},
+                          version.group);
 }
 
 std::uint64_t steps_per_epoch(const VersionFacts& version, std::uint32_t shards) {
   return source::Sharding(version.items, version.tail,
-                          {.num_shards = shards, .batch = version.batch})
+                          {.num_shards = shards, .batch = version.batch}, version.group)
       .end_step();
 }
 

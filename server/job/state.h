@@ -20,11 +20,12 @@ inline constexpr Turn kNoTurn = std::numeric_limits<Turn>::max();
 
 // The facts of a pipeline version that decide which rows a step has.
 struct VersionFacts {
-  std::uint64_t items = 0;
+  std::uint64_t items = 0;  // each as often as it stands in an epoch
   Tail tail = Tail::kDrop;
   std::uint64_t batch = 0;  // rows a shard
   // The order digest that cursors name. Versions of one order have the same items.
   std::string order;
+  std::uint64_t group = 0;  // Repeat::group()
 
   friend bool operator==(const VersionFacts&, const VersionFacts&) = default;
 };

@@ -10,6 +10,23 @@
 // source/ acts on them, and neither knows the other.
 namespace spdld {
 
+// How often each item stands in an epoch: as rows that are its repetitions 0 to rows - 1.
+struct Repeat {
+  static constexpr std::uint32_t kMostRows = 1024;
+
+  std::uint32_t rows = 1;
+  // They stand next to each other in the order, one after the other, and lie in one batch;
+  // otherwise all rows of all items are put in order alike.
+  bool adjacent = true;
+
+  // So many rows that lie in one batch; 0: each row stands for itself.
+  std::uint64_t group() const { return adjacent && rows > 1 ? rows : 0; }
+  // How many there are of what is put in order: items, or their rows.
+  std::uint64_t places(std::uint64_t items) const { return adjacent ? items : items * rows; }
+
+  friend bool operator==(const Repeat&, const Repeat&) = default;
+};
+
 struct Shuffle {
   enum class Kind { kNone, kGlobal, kBlock };
   // Of kGlobal: rows of like length stand next to each other, so that batches need little padding.
@@ -26,6 +43,9 @@ struct Shuffle {
   std::uint64_t block = 4096;     // items a block
   std::uint64_t interleave = 16;  // blocks that are mixed with each other
   std::optional<Bucket> bucket = std::nullopt;
+  // Of adjacent rows `block`, `window` and `run` count items, which are shuffled with all their
+  // rows; else rows.
+  Repeat repeat = {};
 
   friend bool operator==(const Shuffle&, const Shuffle&) = default;
 };

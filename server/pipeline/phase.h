@@ -17,6 +17,7 @@ namespace spdld::pipeline {
 // with its seed. Immutable but for the run's limits; shared by the job's plan and its streams.
 struct Phase {
   std::uint64_t items = 0;
+  Repeat repeat = {};
   Tail tail = Tail::kDrop;
   std::uint64_t batch = 0;  // rows a shard
   // Two phases of the same content make the same bytes at the same place.

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/text/counted.h"
+#include "job/state.h"
 #include "pipeline/listed_sources.h"
 #include "source/bytes/digest_text.h"
 #include "source/closed_source.h"
@@ -192,6 +193,12 @@ Result<std::shared_ptr<PipelineVersion>> PipelineBuilder::assemble(
     const job::PipelineOwner& owner, const job::ApplyRequest& request, spec::PipelineSpec spec,
     std::shared_ptr<source::Source> source, std::shared_ptr<ListedSources> listed,
     Credentials reader, std::shared_ptr<const source::Lengths> lengths, bool looks) const {
+  const std::uint32_t rows_each = spec.shuffle.repeat.rows;
+  if (source->size() > job::kMaxCount / rows_each)
+    return error(Code::kInvalidArgument,
+                 (rows_each > 1 ? spec.repeat_where.text() + ": repeat: " : "") +
+                     counted(source->size(), "item") + " of " + counted(rows_each, "row") +
+                     " each are more than an epoch may have, " + std::to_string(job::kMaxCount));
   auto pipeline = std::make_shared<PipelineVersion>();
   pipeline->owner = owner;
   pipeline->request = request;
@@ -302,6 +309,7 @@ Result<PipelinePtr> PipelineBuilder::variant_of(const PipelinePtr& base, const V
                                                " is not between 1 and " +
                                                std::to_string(kMaxBatch));
     spec.batch.size = static_cast<std::int64_t>(*batch_size);
+    SPDLD_TRY(spec::check_batch_size(spec));
   }
   std::shared_ptr<source::Source> source;
   std::shared_ptr<const source::Lengths> lengths;

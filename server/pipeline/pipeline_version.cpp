@@ -10,6 +10,10 @@
 
 namespace spdld::pipeline {
 
+std::uint64_t PipelineVersion::rows() const {
+  return source->size() * plan->spec.shuffle.repeat.rows;
+}
+
 source::Order PipelineVersion::order() const {
   return {.listing_digest = source->listing_digest(),
           .items = source->size(),

@@ -47,6 +47,7 @@ struct PipelineVersion {
 
   const std::string& name() const { return plan->spec.name; }  // as its text has it
   std::string id() const { return pipeline_id(owner, name()); }
+  std::uint64_t rows() const;  // of an epoch
   source::Order order() const;
   // kResourceExhausted: an order by length finds no room among its user's listings. The sampler of
   // a closed version tells no order.

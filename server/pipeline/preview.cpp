@@ -57,7 +57,7 @@ Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, st
     return error(Code::kFailedPrecondition,
                  "pipeline '" + plan.spec.name +
                      "' delivers encoded bytes: add a decode stage to see pictures");
-  rows = std::clamp<std::uint64_t>(rows, 1, std::min(pipeline.source->size(), plan.layout.rows()));
+  rows = std::clamp<std::uint64_t>(rows, 1, std::min(pipeline.rows(), plan.layout.rows()));
   SPDLD_ASSIGN(const MadeBatch made, trials.make_first(user, pipeline, rows, progress));
   return view_of(pipeline, made, rows);
 }

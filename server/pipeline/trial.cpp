@@ -76,8 +76,7 @@ Result<MadeBatch> Trials::make_step(uid_t user, const PipelineVersion& pipeline,
 Result<MadeBatch> Trials::make_first(uid_t user, const PipelineVersion& pipeline,
                                      std::uint64_t rows, const BatchProgress& progress) {
   const engine::Plan& plan = *pipeline.plan;
-  const std::uint64_t items = pipeline.source->size();
-  rows = std::clamp<std::uint64_t>(rows, 1, std::min(items, plan.layout.rows()));
+  rows = std::clamp<std::uint64_t>(rows, 1, std::min(pipeline.rows(), plan.layout.rows()));
   return make_step(user, pipeline, plan.spec.seed, {}, {.first = 0, .rows = rows, .valid = rows},
                    progress);
 }

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/text/counted.h"
+#include "engine/explain.h"
 #include "session/about.h"
 #include "stream/span.h"
 
@@ -142,11 +143,11 @@ Result<pipeline::PhasePtr> JobRecords::make_phase(const pipeline::PipelinePtr& p
                                                   std::set<std::string> overrides,
                                                   std::uint32_t prefetch) {
   const engine::Plan& plan = *pipeline->plan;
-  const std::uint64_t items = pipeline->source->size();
   SPDLD_ASSIGN(std::shared_ptr<engine::SampleCache> cache, open_cache(*pipeline));
   SPDLD_ASSIGN(source::Sampler sampler, pipeline->sampler(seed));
   auto phase = std::make_shared<pipeline::Phase>();
-  phase->items = items;
+  phase->items = pipeline->source->size();
+  phase->repeat = plan.spec.shuffle.repeat;
   phase->tail = plan.spec.batch.last;
   phase->batch = static_cast<std::uint64_t>(plan.spec.batch.size);
   phase->content = pipeline->work_digest;
@@ -186,7 +187,8 @@ Result<JobPtr> JobRecords::make_job(job::JobKey key, const pipeline::PipelinePtr
   SPDLD_ASSIGN(pipeline::PhasePtr phase, make_phase(pipeline, seed));
   if (job::steps_per_epoch(stream::facts_of(*phase), num_shards) == 0)
     return error(Code::kFailedPrecondition,
-                 "pipeline '" + key.pipeline + "' has " + counted(phase->items, "item") + ", and " +
+                 "pipeline '" + key.pipeline + "' has " +
+                     engine::items_text(phase->items, phase->repeat) + ", and " +
                      counted(num_shards, "shard") + " with batches of " +
                      std::to_string(phase->batch) +
                      " do not fill a step with them: lower the batch size or the number of shards, "

@@ -109,12 +109,12 @@ Status check_swap(const PlannedSwap& swap, const job::State& there, const pipeli
   const std::string name = "job '" + job.key.job + "'";
   const bool at_start = swap.from == there.at() ? there.position == 0 : swap.from.step == 0;
   if (!at_start && !before.same_order(*swap.phase))
-    return Status(
-        Code::kFailedPrecondition,
-        name +
-            ": another dataset, other clips or windows, another shuffle or seed give "
-            "another order, and that can change at an epoch's start only: apply it with " +
-            at_text(swap, "next-epoch") + ", or " + at_text(swap, "step:EPOCH/0"));
+    return Status(Code::kFailedPrecondition,
+                  name +
+                      ": another dataset, other clips or windows, another shuffle, repeat or "
+                      "seed give another order, and that can change at an epoch's start only: "
+                      "apply it with " +
+                      at_text(swap, "next-epoch") + ", or " + at_text(swap, "step:EPOCH/0"));
   if (job.max_epochs > 0 && swap.from.epoch >= job.max_epochs)
     return Status(Code::kOutOfRange, name + " ends with epoch " +
                                          std::to_string(job.max_epochs - 1) + ", before " +

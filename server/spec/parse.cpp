@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/text/counted.h"
 #include "spec/extends.h"
 #include "spec/pipeline_shape.h"
 #include "spec/read_source.h"
@@ -205,7 +206,24 @@ CacheSpec read_cache(const Node& node, const Json& value) {
   return cache;
 }
 
+Repeat read_repeat(const Json& value) {
+  return {.rows = value.at("rows").get<std::uint32_t>(),
+          .adjacent = value.at("adjacent").get<bool>()};
+}
+
 }  // namespace
+
+Status check_batch_size(const PipelineSpec& spec) {
+  const auto size = static_cast<std::uint64_t>(spec.batch.size);
+  const std::uint64_t group = spec.shuffle.repeat.group();
+  if (group == 0 || size % group == 0) return {};
+  return {Code::kInvalidArgument,
+          spec.repeat_where.text() + ": repeat: the " + std::to_string(group) +
+              " rows of an item lie in one batch, and batches of " + counted(size, "row") +
+              " would part some: take a multiple of " + std::to_string(group) + ", such as " +
+              std::to_string(std::max(size / group, std::uint64_t{1}) * group) +
+              ", or write 'adjacent: false'"};
+}
 
 Result<PipelineSpec> parse_pipeline(std::string_view text, const std::string& file_name,
                                     const Registry& registry, const ParseOptions& options) {
@@ -236,6 +254,12 @@ Result<PipelineSpec> parse_pipeline(std::string_view text, const std::string& fi
   SPDLD_ASSIGN(spec.shuffle, read_shuffle(shuffle, json["shuffle"], spec.batch, options));
   if (spec.shuffle.bucket)
     spec.lengths_where = shuffle->find("global")->find("bucket")->find("by")->where();
+  if (const auto given = json.find("repeat"); given != json.end()) {
+    spec.shuffle.repeat = read_repeat(*given);
+    spec.repeat_where = root.find("repeat")->where();
+    SPDLD_TRY(check_batch_size(spec));
+    if (spec.shuffle.repeat.rows == 1) json.erase(given);  // it is as without
+  }
   if (text_of(json.at("delivery"), "device") == "cuda")
     spec.delivery.device = DeliverySpec::Device::kCuda;
   if (json.at("delivery").value("on_unavailable", "fail") == "host")

@@ -53,4 +53,8 @@ Result<PipelineSpec> parse_pipeline(std::string_view text, const std::string& fi
 Result<PipelineSpec> parse_pipeline_file(const std::string& path, const Registry& registry,
                                          ParseOptions options);
 
+// kInvalidArgument where batches of spec.batch.size would part rows that `repeat` keeps together. A
+// spec whose batch size was changed after it was parsed is checked anew.
+Status check_batch_size(const PipelineSpec& spec);
+
 }  // namespace spdld::spec

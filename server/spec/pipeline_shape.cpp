@@ -320,6 +320,20 @@ Shape shuffle_shape() {
   return shape;
 }
 
+Shape repeat_shape() {
+  return map_shape({
+      {.name = "rows",
+       .doc = "so many of each item",
+       .shape = int_shape(1, Repeat::kMostRows),
+       .required = true},
+      {.name = "adjacent",
+       .doc = "the rows of an item lie in one batch, one after the other; false: rows are shuffled "
+              "as if each were an item of its own",
+       .shape = bool_shape(),
+       .default_value = true},
+  });
+}
+
 Shape stages_shape(const Registry& registry) {
   Shape stage;
   stage.kind = Shape::Kind::kTagged;
@@ -509,6 +523,11 @@ Shape pipeline_shape(const Registry& registry) {
            "the order of items in an epoch; not given: none, and {block: 512, interleave: 16} of "
            "a webdataset",
        .shape = shuffle_shape(),
+       .nullable = true},
+      {.name = "repeat",
+       .doc = "how often each item stands in an epoch, as rows with draws of their own; not given: "
+              "once",
+       .shape = repeat_shape(),
        .nullable = true},
       {.name = "stages",
        .doc = "what is done to an item, in order; [fetch] alone delivers encoded bytes",

@@ -112,6 +112,7 @@ struct PipelineSpec {
   SourceSpec source;
   Shuffle shuffle;
   Location lengths_where;  // of shuffle.bucket's `by`
+  Location repeat_where;   // of shuffle.repeat, which is a section of its own in the text
   std::vector<StageSpec> stages;
   BatchSpec batch;
   DeliverySpec delivery;

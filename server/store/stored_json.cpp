@@ -58,6 +58,7 @@ void describe(auto& f, Of<job::JobLimits> auto& limits) {
 
 void describe(auto& f, Of<job::VersionFacts> auto& facts) {
   f("items", facts.items, "tail", facts.tail, "batch", facts.batch, "order", facts.order);
+  f.optional("group", facts.group);
 }
 
 template <typename F>

@@ -18,8 +18,11 @@ job::State of_only_version(job::State state) {
 }  // namespace
 
 job::VersionFacts facts_of(const pipeline::Phase& phase) {
-  return {
-      .items = phase.items, .tail = phase.tail, .batch = phase.batch, .order = phase.order_text()};
+  return {.items = phase.items * phase.repeat.rows,
+          .tail = phase.tail,
+          .batch = phase.batch,
+          .order = phase.order_text(),
+          .group = phase.repeat.group()};
 }
 
 Span::Span(pipeline::PhasePtr phase, const job::State& from, std::uint32_t shard)

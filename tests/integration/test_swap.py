@@ -254,7 +254,7 @@ def test_another_dataset_begins_with_an_epoch(
     fewer = make_dataset(count=64)
     file = write(PLAIN, dataset=fewer, shuffle="none")
     told = refusal(daemon, file, "now")
-    assert "another dataset, other clips or windows, another shuffle or seed give" in told
+    assert "another dataset, other clips or windows, another shuffle, repeat or seed give" in told
     assert "at an epoch's start only" in told
     assert apply(daemon, file, "next-epoch") == (1, 0)
     fleet.read_epochs(2)

@@ -429,6 +429,8 @@ constexpr std::array kArguments = {
     Argument{"pipeline", "buffer_size shuffle_buffer shuffle_buffer_size", kNoBuffer},
     Argument{"pipeline", "sampler",
              "write 'shuffle: global'; a Loader's rank and world_size say which part each gets"},
+    Argument{"pipeline", "ra_sampler repeated_aug aug_repeats ra_reps",
+             "write 'repeat: {rows: 3, adjacent: false}'"},
     Argument{"pipeline source files table", "split", kSplit},
     Argument{"pipeline", "epochs num_epochs", "a loop says how often it reads a Loader"},
 

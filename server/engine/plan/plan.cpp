@@ -109,6 +109,7 @@ class Compiler {
 
   Result<std::shared_ptr<const Plan>> run() {
     SPDLD_TRY(add_presences());
+    SPDLD_TRY(add_repetition());
     for (const spec::StageSpec& stage : plan_->spec.stages) SPDLD_TRY(add(stage));
     SPDLD_TRY(finish());
     return std::shared_ptr<const Plan>(std::move(plan_));
@@ -135,6 +136,22 @@ class Compiler {
       made->optional = false;
       presences_.emplace_back(part, made->index);
     }
+    return {};
+  }
+
+  // Behind the source's fields.
+  Status add_repetition() {
+    const spec::PipelineSpec& spec = plan_->spec;
+    if (spec.shuffle.repeat.rows == 1) return {};
+    if (table_.find(kRepetition) != nullptr)
+      return {Code::kInvalidArgument,
+              spec.repeat_where.text() + ": repeat: the source has a field '" + kRepetition +
+                  "' already, which is what 'repeat' calls the number of a row among those of its "
+                  "item: call the source's something else"};
+    SPDLD_ASSIGN(Field* const made, table_.make_value(kRepetition, ValueType::kInt64,
+                                                      table_.fields().back(), "repeat"));
+    made->optional = false;
+    plan_->repetition_value = made->index;
     return {};
   }
 
@@ -525,6 +542,7 @@ class Compiler {
   }
 
   static constexpr const char* kFetch = "fetch";
+  static constexpr const char* kRepetition = "part";
 
   std::shared_ptr<Plan> plan_;
   const Registry& registry_;

@@ -18,8 +18,8 @@ class FetchedItem : public ItemBytes {
  public:
   // The caller clears them before it fetches another item, perhaps of another source.
   ItemClips clips;
-  // The caller's: of the job's seed and the epoch; what is drawn anew each epoch, such as where a
-  // clip begins, is drawn from it and from the item.
+  // The caller's: of the job's seed, the epoch and the row of the item; what is drawn anew each
+  // epoch, such as where a clip begins, is drawn from it and from the item.
   std::uint64_t epoch_key = 0;
 
   // The bytes of request `i`.

@@ -31,26 +31,29 @@ void shuffle(std::uint32_t* values, std::uint64_t count, KeyedRng& rng) {
 }  // namespace
 
 BucketOrder::BucketOrder(const Shuffle::Bucket& bucket, std::uint64_t seed,
-                         std::shared_ptr<const Lengths> lengths, ListingMemory::SharePtr memory)
+                         std::shared_ptr<const Lengths> lengths, ListingMemory::SharePtr memory,
+                         std::uint64_t rows_each)
     : window_(window_of(bucket)),
       run_(std::clamp<std::uint64_t>(bucket.run, 1, kLargestWindow)),
       seed_(seed),
       memory_(std::move(memory)),
       lengths_(std::move(lengths)),
+      rows_each_(rows_each),
+      rows_(lengths_ == nullptr ? 0 : lengths_->size() * rows_each),
       most_kept_(most_kept(window_)) {
-  SPDLD_CHECK(lengths_ != nullptr && lengths_->size() > 0);
+  SPDLD_CHECK(rows_ > 0);
 }
 
-std::uint64_t BucketOrder::most_bytes(const Shuffle::Bucket& bucket, std::uint64_t items) {
+std::uint64_t BucketOrder::most_bytes(const Shuffle::Bucket& bucket, std::uint64_t rows) {
   const std::uint64_t window = window_of(bucket);
   // make() has all of a window twice: with its lengths, and as what is kept.
   const std::uint64_t making = sizeof(std::uint64_t) + sizeof(std::uint32_t);
-  return std::min(window, items) * (most_kept(window) * sizeof(std::uint32_t) + making);
+  return std::min(window, rows) * (most_kept(window) * sizeof(std::uint32_t) + making);
 }
 
 std::uint64_t BucketOrder::position(std::uint64_t epoch, std::uint64_t place,
                                     const KeyedPermutation& order) const {
-  SPDLD_CHECK(place < lengths_->size());
+  SPDLD_CHECK(place < rows_);
   const Key key{epoch, place / window_};
   const std::shared_ptr<Window> window = this->window(key);
   if (!window->made.load(std::memory_order_acquire)) {  // with the release below
@@ -95,13 +98,13 @@ std::shared_ptr<BucketOrder::Window> BucketOrder::window(const Key& key) const {
 std::vector<std::uint32_t> BucketOrder::make(const Key& key, const KeyedPermutation& order) const {
   const auto& [epoch, window] = key;
   const std::uint64_t begin = window * window_;
-  const std::uint64_t rows = std::min(window_, lengths_->size() - begin);
+  const std::uint64_t rows = std::min(window_, rows_ - begin);
 
   // Bits of floats that are not negative sort as the floats do. Rows of one length stay in the
   // order without lengths, which is a drawn one.
   std::vector<std::uint64_t> sorted(rows);
   for (std::uint64_t i = 0; i < rows; ++i) {
-    const float length = (*lengths_)[order(begin + i)];
+    const float length = (*lengths_)[order(begin + i) / rows_each_];
     sorted[i] = std::uint64_t{std::bit_cast<std::uint32_t>(length)} << 32 | i;
   }
   std::sort(sorted.begin(), sorted.end());

@@ -36,16 +36,18 @@ class BucketOrder {
   static constexpr std::uint64_t kLargestWindow = std::uint64_t{1} << 20;
 
   // A window or run of 0 counts as 1, and a window of more than kLargestWindow as that. `memory`:
-  // that most_bytes() count in as long as this lives; null: nowhere.
+  // that most_bytes() count in as long as this lives; null: nowhere. `rows_each`: of each item, one
+  // after the other, where the order is one of rows.
   BucketOrder(const Shuffle::Bucket& bucket, std::uint64_t seed,
-              std::shared_ptr<const Lengths> lengths, ListingMemory::SharePtr memory = nullptr);
+              std::shared_ptr<const Lengths> lengths, ListingMemory::SharePtr memory = nullptr,
+              std::uint64_t rows_each = 1);
 
-  // What such an order of so many items keeps at most, with what it takes to make a window.
-  static std::uint64_t most_bytes(const Shuffle::Bucket& bucket, std::uint64_t items);
+  // What such an order of so many rows keeps at most, with what it takes to make a window.
+  static std::uint64_t most_bytes(const Shuffle::Bucket& bucket, std::uint64_t rows);
 
   // The position in `order`, which is the epoch's order without lengths, of the row that stands at
-  // `place`. A bijection of each window. place < lengths' size. May throw std::bad_alloc, and may
-  // then be asked again.
+  // `place`. A bijection of each window. place < lengths' size * rows_each. May throw
+  // std::bad_alloc, and may then be asked again.
   std::uint64_t position(std::uint64_t epoch, std::uint64_t place,
                          const KeyedPermutation& order) const SPDLD_EXCLUDES(mutex_);
 
@@ -74,6 +76,8 @@ class BucketOrder {
   const std::uint64_t seed_;
   const ListingMemory::SharePtr memory_;
   const std::shared_ptr<const Lengths> lengths_;
+  const std::uint64_t rows_each_;
+  const std::uint64_t rows_;
   const std::size_t most_kept_;
   mutable Mutex mutex_;
   mutable std::map<Key, Kept> windows_ SPDLD_GUARDED_BY(mutex_);

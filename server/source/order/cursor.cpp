@@ -25,7 +25,7 @@ std::string hex64(std::uint64_t value) {
   return text;
 }
 
-std::string shuffle_text(const Shuffle& shuffle) {
+std::string kind_text(const Shuffle& shuffle) {
   switch (shuffle.kind) {
     case Shuffle::Kind::kNone: return "none";
     case Shuffle::Kind::kGlobal:
@@ -38,6 +38,13 @@ std::string shuffle_text(const Shuffle& shuffle) {
              ", interleave: " + std::to_string(shuffle.interleave) + "}";
   }
   return "none";
+}
+
+std::string shuffle_text(const Shuffle& shuffle) {
+  const Repeat& repeat = shuffle.repeat;
+  if (repeat.rows == 1) return kind_text(shuffle);
+  return kind_text(shuffle) + " with repeat {rows: " + std::to_string(repeat.rows) +
+         ", adjacent: " + (repeat.adjacent ? "true" : "false") + "}";
 }
 
 // The leading number says how positions become items: it grows when Sampler's answers change.
@@ -91,12 +98,13 @@ Status check(const Cursor& cursor, const Order& current) {
                   "the position was saved in another order of the items: " + changed +
                       "; restore what changed, or begin anew, without the saved position");
   }
-  if (cursor.position > current.items) {
-    return Status(Code::kInvalidArgument, "position " + std::to_string(cursor.position) +
-                                              " lies behind the last of " +
-                                              counted(current.items, "item") +
-                                              ": go on from a state of this dataset, or begin "
-                                              "afresh");
+  const std::uint32_t each = current.shuffle.repeat.rows;
+  if (cursor.position > current.items * each) {
+    return Status(Code::kInvalidArgument,
+                  "position " + std::to_string(cursor.position) + " lies behind the last of " +
+                      counted(current.items * each, each > 1 ? "row" : "item") +
+                      ": go on from a state of this dataset, or begin "
+                      "afresh");
   }
   return {};
 }

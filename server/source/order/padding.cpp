@@ -36,9 +36,9 @@ void add_batch(const Sampler& order, const Lengths& lengths, std::uint64_t first
 double padding_share(const Sampler& order, const Lengths& lengths, std::uint64_t batch) {
   SPDLD_CHECK(batch > 0 && lengths.size() == order.items());
   Sums sums;
-  const std::uint64_t batches = order.items() / batch;
+  const std::uint64_t batches = order.rows() / batch;
   if (batches == 0) {
-    add_batch(order, lengths, 0, order.items(), sums);
+    add_batch(order, lengths, 0, order.rows(), sums);
     return sums.share();
   }
   const std::uint64_t most = std::max<std::uint64_t>(kMostRows / batch, 1);

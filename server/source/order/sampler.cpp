@@ -31,7 +31,7 @@ Result<Sampler> Sampler::counted(std::uint64_t items, const Shuffle& shuffle, st
   ListingMemory::SharePtr memory;
   if (shuffle.bucket && lengths != nullptr) memory = lengths->share(user);
   if (memory != nullptr)
-    SPDLD_TRY(memory->resize(BucketOrder::most_bytes(*shuffle.bucket, items))
+    SPDLD_TRY(memory->resize(BucketOrder::most_bytes(*shuffle.bucket, shuffle.repeat.places(items)))
                   .with_context("the windows of shuffle.global.bucket, which take less with a "
                                 "smaller 'window'"));
   return Sampler(items, shuffle, seed, std::move(lengths), std::move(memory));
@@ -39,19 +39,20 @@ Result<Sampler> Sampler::counted(std::uint64_t items, const Shuffle& shuffle, st
 
 Sampler::Sampler(std::uint64_t items, const Shuffle& shuffle, std::uint64_t seed,
                  std::shared_ptr<const Lengths> lengths, ListingMemory::SharePtr memory)
-    : items_(items), kind_(shuffle.kind), seed_(seed) {
-  SPDLD_CHECK(items > 0);
+    : items_(items), repeat_(shuffle.repeat), kind_(shuffle.kind), seed_(seed) {
+  SPDLD_CHECK(items > 0 && repeat_.rows > 0);
   // Larger ones mean the same, and would overflow when multiplied.
-  block_ = std::clamp<std::uint64_t>(shuffle.block, 1, items);
-  interleave_ = std::clamp<std::uint64_t>(shuffle.interleave, 1, (items + block_ - 1) / block_);
+  const std::uint64_t places = repeat_.places(items);
+  block_ = std::clamp<std::uint64_t>(shuffle.block, 1, places);
+  interleave_ = std::clamp<std::uint64_t>(shuffle.interleave, 1, (places + block_ - 1) / block_);
   if (kind_ != Shuffle::Kind::kGlobal || !shuffle.bucket) return;
   SPDLD_CHECK(lengths != nullptr && lengths->size() == items);
   bucket_ = std::make_shared<const BucketOrder>(*shuffle.bucket, seed, std::move(lengths),
-                                                std::move(memory));
+                                                std::move(memory), places / items);
 }
 
-std::uint64_t Sampler::item(std::uint64_t epoch, std::uint64_t position) const {
-  return Epoch(*this, epoch).item(position);
+Sampler::Row Sampler::row(std::uint64_t epoch, std::uint64_t position) const {
+  return Epoch(*this, epoch).row(position);
 }
 
 Sampler::Epoch::Epoch(const Sampler& sampler, std::uint64_t epoch)
@@ -59,24 +60,32 @@ Sampler::Epoch::Epoch(const Sampler& sampler, std::uint64_t epoch)
       epoch_(epoch),
       key_(epoch_key(sampler.seed_, epoch,
                      sampler.kind_ == Shuffle::Kind::kBlock ? kBlockKey : kGlobalKey)),
-      blocks_((sampler.items_ + sampler.block_ - 1) / sampler.block_),
-      missing_(blocks_ * sampler.block_ - sampler.items_),
+      places_(sampler.repeat_.places(sampler.items_)),
+      blocks_((places_ + sampler.block_ - 1) / sampler.block_),
+      missing_(blocks_ * sampler.block_ - places_),
       order_(sampler.kind_ == Shuffle::Kind::kBlock
                  ? KeyedPermutation(blocks_, mix64(key_, kBlocksKey))
-                 : KeyedPermutation(sampler.items_, key_)),
+                 : KeyedPermutation(places_, key_)),
       short_slot_(sampler.kind_ == Shuffle::Kind::kBlock ? order_.inverse(blocks_ - 1) : 0) {}
 
-std::uint64_t Sampler::Epoch::item(std::uint64_t position) {
-  SPDLD_CHECK(position < sampler_.items_);
+Sampler::Row Sampler::Epoch::row(std::uint64_t position) {
+  SPDLD_CHECK(position < sampler_.rows());
+  const auto& [rows, adjacent] = sampler_.repeat_;
+  if (rows == 1) return {.item = shuffled(position)};
+  if (adjacent) return {.item = shuffled(position / rows), .repetition = position % rows};
+  const std::uint64_t row = shuffled(position);
+  return {.item = row / rows, .repetition = row % rows};
+}
+
+std::uint64_t Sampler::Epoch::shuffled(std::uint64_t place) {
   switch (sampler_.kind_) {
-    case Shuffle::Kind::kNone: return position;
+    case Shuffle::Kind::kNone: return place;
     case Shuffle::Kind::kGlobal:
-      return order_(sampler_.bucket_ == nullptr
-                        ? position
-                        : sampler_.bucket_->position(epoch_, position, order_));
-    case Shuffle::Kind::kBlock: return block_item(position);
+      return order_(
+          sampler_.bucket_ == nullptr ? place : sampler_.bucket_->position(epoch_, place, order_));
+    case Shuffle::Kind::kBlock: return block_item(place);
   }
-  return position;
+  return place;
 }
 
 std::uint64_t Sampler::Epoch::block_item(std::uint64_t position) {
@@ -113,7 +122,8 @@ std::uint64_t Sampler::substitute(std::uint64_t epoch, std::uint64_t position,
                                   std::uint32_t attempt) const {
   const std::uint64_t failed = item(epoch, position);
   if (items_ == 1) return failed;
-  KeyedRng rng(mix64(mix64(epoch_key(seed_, epoch, kSubstituteKey), position), attempt));
+  const std::uint64_t place = repeat_.adjacent ? position / repeat_.rows : position;
+  KeyedRng rng(mix64(mix64(epoch_key(seed_, epoch, kSubstituteKey), place), attempt));
   const std::uint64_t other = rng.below(items_ - 1);
   return other < failed ? other : other + 1;
 }

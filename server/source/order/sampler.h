@@ -23,6 +23,9 @@ namespace spdld::source {
 // among the permuted blocks with each other: a reader touches so many blocks at a time and no
 // other. A block of 0 or an interleave of 0 counts as 1. A `bucket` puts items of like length next
 // to each other. docs/decisions/0001-order.md says why.
+//
+// With `repeat`, the order is one of rows: of the items with all their rows, where these are
+// adjacent, or else of all rows alike.
 class Sampler {
  public:
   // `lengths`: of all items, where shuffle.bucket asks for them; else they do not matter. Copies
@@ -38,13 +41,26 @@ class Sampler {
   // the sampler outlives it.
   class Epoch;
 
+  struct Row {
+    std::uint64_t item = 0;
+    std::uint64_t repetition = 0;  // which of the item's rows
+
+    friend bool operator==(const Row&, const Row&) = default;
+  };
+
   std::uint64_t items() const { return items_; }
-  // A bijection of [0, items) for each epoch. position < items. With a bucket it may throw
-  // std::bad_alloc, and may then be asked again.
-  std::uint64_t item(std::uint64_t epoch, std::uint64_t position) const;
+  // Of an epoch.
+  std::uint64_t rows() const { return items_ * repeat_.rows; }
+  // A bijection of [0, rows) to the rows for each epoch. position < rows(). With a bucket it may
+  // throw std::bad_alloc, and may then be asked again.
+  Row row(std::uint64_t epoch, std::uint64_t position) const;
+  std::uint64_t item(std::uint64_t epoch, std::uint64_t position) const {
+    return row(epoch, position).item;
+  }
   // The item that takes the place of one that is not to be: the `attempt`-th (from 1) for this
-  // position. Uniform over the items other than item(epoch, position), drawn anew for each attempt;
-  // the only item there is when items() is 1.
+  // position, whose repetition stays. Uniform over the items other than item(epoch, position),
+  // drawn anew for each attempt, and the same for all adjacent rows of an item; the only item there
+  // is when items() is 1.
   std::uint64_t substitute(std::uint64_t epoch, std::uint64_t position,
                            std::uint32_t attempt) const;
 
@@ -53,6 +69,7 @@ class Sampler {
           std::shared_ptr<const Lengths> lengths, ListingMemory::SharePtr memory);
 
   std::uint64_t items_;
+  Repeat repeat_;
   Shuffle::Kind kind_;
   std::uint64_t block_;
   std::uint64_t interleave_;
@@ -64,8 +81,8 @@ class Sampler::Epoch {
  public:
   Epoch(const Sampler& sampler, std::uint64_t epoch);
 
-  // As Sampler::item().
-  std::uint64_t item(std::uint64_t position);
+  // As Sampler::row().
+  Row row(std::uint64_t position);
 
  private:
   // `interleave` neighbours among the permuted blocks, whose items are mixed.
@@ -76,15 +93,18 @@ class Sampler::Epoch {
     KeyedPermutation mix{1, 0};
   };
 
+  // Which of all places stands at `place` of the epoch.
+  std::uint64_t shuffled(std::uint64_t place);
   std::uint64_t block_item(std::uint64_t position);
   void enter_group(std::uint64_t number);
 
   const Sampler& sampler_;
   const std::uint64_t epoch_;
   const std::uint64_t key_;
+  const std::uint64_t places_;
   const std::uint64_t blocks_;
   const std::uint64_t missing_;     // of the listing's last block, which may be short
-  const KeyedPermutation order_;    // of all items, or of the blocks
+  const KeyedPermutation order_;    // of all places, or of the blocks
   const std::uint64_t short_slot_;  // where that has the listing's last block
   Group group_;                     // the one that was asked for last
 };

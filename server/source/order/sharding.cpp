@@ -8,8 +8,8 @@
 
 namespace spdld::source {
 
-Sharding::Sharding(std::uint64_t items, Tail tail, Segment segment)
-    : items_(items), tail_(tail), segment_(segment) {
+Sharding::Sharding(std::uint64_t items, Tail tail, Segment segment, std::uint64_t group)
+    : items_(items), tail_(tail), segment_(segment), group_(std::max<std::uint64_t>(group, 1)) {
   SPDLD_CHECK(items > 0 && segment.base <= items && segment.num_shards > 0 && segment.batch > 0);
   const auto rows = static_cast<unsigned __int128>(segment.num_shards) * segment.batch;
   step_rows_ = rows > std::numeric_limits<std::uint64_t>::max()
@@ -52,11 +52,12 @@ BatchRows Sharding::rows(std::uint64_t step, std::uint32_t shard) const {
         .padding_first = skipped < left ? 0 : static_cast<std::uint64_t>((skipped - left) % items_),
         .items = items_};
   }
-  const std::uint64_t share = left / segment_.num_shards;
-  const std::uint64_t larger = left % segment_.num_shards;  // that many shards get one row more
-  const std::uint64_t valid = share + (shard < larger ? 1 : 0);
-  return {.first = begin + shard * share + std::min<std::uint64_t>(shard, larger),
-          .rows = std::max<std::uint64_t>(valid, 1),
+  const std::uint64_t groups = left / group_;
+  const std::uint64_t share = groups / segment_.num_shards;
+  const std::uint64_t larger = groups % segment_.num_shards;  // that many shards get one more
+  const std::uint64_t valid = (share + (shard < larger ? 1 : 0)) * group_;
+  return {.first = begin + (shard * share + std::min<std::uint64_t>(shard, larger)) * group_,
+          .rows = std::max(valid, group_),
           .valid = valid,
           .padding_first = 0,
           .items = items_};

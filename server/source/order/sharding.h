@@ -39,11 +39,13 @@ struct BatchRows {
 //
 // With n shards of B rows, step s and shard k own positions [base + (s - s0)·n·B + k·B, … + B).
 // What does not fill a step is left out (drop), filled up with padding (pad), or dealt out in
-// shards of ceil and floor rows, of which an empty one gets one row of padding (keep).
+// shards of ceil and floor rows, of which an empty one gets one row of padding (keep). With
+// `group`, keep deals out so many rows together, which makes ceil and floor groups of them.
 class Sharding {
  public:
-  // items > 0, segment.base <= items, segment.num_shards > 0, segment.batch > 0.
-  Sharding(std::uint64_t items, Tail tail, Segment segment);
+  // items > 0, segment.base <= items, segment.num_shards > 0, segment.batch > 0. A group of 0
+  // counts as 1; others divide items, segment.base and segment.batch.
+  Sharding(std::uint64_t items, Tail tail, Segment segment, std::uint64_t group = 0);
 
   const Segment& segment() const { return segment_; }
   // Steps are [segment().first_step, end_step()). No steps are left when they are equal: the
@@ -59,6 +61,7 @@ class Sharding {
   std::uint64_t items_;
   Tail tail_;
   Segment segment_;
+  std::uint64_t group_;
   std::uint64_t full_steps_ = 0;  // without padding and of full size
   std::uint64_t step_rows_ = 0;   // of all shards; items_ at most when full_steps_ > 0
 };

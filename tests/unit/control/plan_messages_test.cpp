@@ -32,6 +32,7 @@ TEST(Fill, WritesAPlanWithWhatItNeeds) {
   fill(&message, facts);
   EXPECT_EQ(message.order().shuffle(), "block");
   EXPECT_EQ(message.order().interleave(), 8u);
+  EXPECT_FALSE(message.order().has_repeat());
   ASSERT_EQ(message.tasks_size(), 2);
   EXPECT_EQ(message.tasks(0).pool(), "io");
   EXPECT_EQ(message.tasks(1).stages(), "decode_image + resize");
@@ -49,6 +50,7 @@ TEST(Fill, WritesAPlanWithWhatItNeeds) {
   EXPECT_EQ(message.warnings(0), facts.warnings.front());
 
   facts.shuffle.kind = Shuffle::Kind::kNone;
+  facts.shuffle.repeat = {.rows = 4};
   facts.image.reset();
   facts.tensors = {{"text", FieldKind::kBytes, DType::kUInt8, {}}};
   facts.missing_bytes = 0;
@@ -57,6 +59,8 @@ TEST(Fill, WritesAPlanWithWhatItNeeds) {
   fill(&other, facts);
   EXPECT_EQ(other.order().shuffle(), "none");
   EXPECT_FALSE(other.order().has_block());
+  EXPECT_EQ(other.order().repeat(), 4u);
+  EXPECT_TRUE(other.order().adjacent());
   EXPECT_FALSE(other.has_image());
   EXPECT_EQ(other.batch().max_bytes(), 1u << 20);
   EXPECT_TRUE(other.arenas().fits());

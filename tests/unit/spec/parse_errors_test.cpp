@@ -34,6 +34,20 @@ TEST(ParseErrors, NameTheNearestKey) {
             "'antialias'?");
 }
 
+TEST(ParseErrors, NameBatchesThatHoldAllRowsOfTheirItems) {
+  EXPECT_EQ(error_with("repeat: {rows: 3}"),
+            "p.yaml:5:9: repeat: the 3 rows of an item lie in one batch, and batches of 8 rows "
+            "would part some: take a multiple of 3, such as 6, or write 'adjacent: false'");
+  EXPECT_THAT(error_with("repeat: {rows: 16}"), HasSubstr("a multiple of 16, such as 16, or"));
+}
+
+TEST(ParseErrors, BoundTheRowsOfAnItem) {
+  EXPECT_EQ(error_with("repeat: {rows: 0}"), "p.yaml:5:16: repeat.rows: must be 1 to 1024, got 0");
+  EXPECT_EQ(error_with("repeat: {rows: 1025, adjacent: false}"),
+            "p.yaml:5:16: repeat.rows: must be 1 to 1024, got 1025");
+  EXPECT_THAT(error_with("repeat: {adjacent: false}"), HasSubstr("repeat.rows"));
+}
+
 TEST(ParseErrors, KnowALineThatIsIndentedTooFar) {
   EXPECT_EQ(error_instead("stages:\n  - fetch\n   - decode_image"),
             "p.yaml:4:5: stages[0]: unknown op 'fetch - decode_image'; is the line below it "

@@ -35,6 +35,31 @@ TEST(Parse, FillsInDefaults) {
   EXPECT_EQ(spec->on_error.budget_min, 100);
 }
 
+TEST(Parse, TakesItemsThatStandSeveralTimes) {
+  const auto with = [](const std::string& repeat) { return parse(kMinimal + (repeat + "\n")); };
+  const Result<PipelineSpec> together = with("repeat: {rows: 4}");
+  ASSERT_TRUE(together) << together.error().message();
+  EXPECT_EQ(together->shuffle.repeat, (Repeat{.rows = 4, .adjacent = true}));
+  EXPECT_EQ(together->repeat_where.text(), "p.yaml:5:9");
+  EXPECT_NE(together->canonical_text.find(R"("repeat":{"adjacent":true,"rows":4})"),
+            std::string::npos);
+  // Of batches of 8.
+  const Result<PipelineSpec> apart = with("repeat: {rows: 3, adjacent: false}");
+  ASSERT_TRUE(apart) << apart.error().message();
+  EXPECT_EQ(apart->shuffle.repeat, (Repeat{.rows = 3, .adjacent = false}));
+  EXPECT_NE(apart->canonical_text, together->canonical_text);
+}
+
+TEST(Parse, TakesOneRowOfAnItemAsNoRepeat) {
+  for (const char* const adjacent : {"true", "false"}) {
+    const Result<PipelineSpec> once =
+        parse(kMinimal + ("repeat: {rows: 1, adjacent: " + std::string(adjacent) + "}\n"));
+    ASSERT_TRUE(once) << once.error().message();
+    EXPECT_EQ(once->canonical_text, parse(kMinimal)->canonical_text);
+    EXPECT_EQ(once->shuffle.repeat.group(), 0u);
+  }
+}
+
 TEST(Parse, TakesAnOrderByLength) {
   const Result<PipelineSpec> spec =
       parse(kMinimal + std::string("shuffle: {global: {bucket: {by: duration}}}\n"));

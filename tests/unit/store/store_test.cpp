@@ -309,7 +309,7 @@ TEST_F(StoreJobTest, KeepsVersionsAndBranchesOfASchedule) {
   job::ScheduleRecord& schedule = job.schedule;
   schedule.run = 0xffffffffffffffff;
   schedule.versions[1] = {.items = 100, .tail = Tail::kPad, .batch = 2, .order = "A"};
-  schedule.versions[12] = {.items = 60, .tail = Tail::kKeep, .batch = 5, .order = "B"};
+  schedule.versions[12] = {.items = 60, .tail = Tail::kKeep, .batch = 10, .order = "B", .group = 5};
   schedule.versions_made = 13;
   schedule.earlier = {1, 12};
   schedule.base = {
@@ -322,6 +322,10 @@ TEST_F(StoreJobTest, KeepsVersionsAndBranchesOfASchedule) {
   const StoredJob same = kept(job);
   EXPECT_EQ(same.schedule, schedule);
   EXPECT_TRUE(job::Schedule::restored(same.schedule));
+  for (const std::uint64_t group : {7, 4}) {  // of the items, of the batch
+    schedule.versions[12].group = group;
+    EXPECT_FALSE(job::Schedule::restored(kept(job).schedule)) << group;
+  }
 }
 
 TEST_F(StoreJobTest, KeepsTheWholeCursorOfAPosition) {

@@ -596,6 +596,39 @@ TEST(Plan, AsksForDecodedClipsBeforeTheyAreResized) {
   }
 }
 
+TEST(Plan, TellsRowsOfAnItemApartByTheirPart) {
+  const auto plan =
+      compile("  - fetch\n", "repeat: {rows: 2}\nbatch: {size: 4, max_bytes: 1KiB}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  ASSERT_EQ((*plan)->tensors.size(), 3U);
+  EXPECT_EQ((*plan)->tensors[2].name, "part");
+  EXPECT_EQ((*plan)->tensors[2].dtype, DType::kInt64);
+  EXPECT_EQ((*plan)->repetition_value, (*plan)->sources[2].index);
+  const ExplainContext context{.items = 5, .cpu_threads = 1, .arena_kind = "memfd"};
+  EXPECT_THAT(explain(**plan, context),
+              AllOf(HasSubstr("source   5 items of 2 rows each; order: as listed; the rows of an "
+                              "item lie in one batch\n"),
+                    HasSubstr("epoch    2 steps on 1 shard; 2 rows left out\n")));
+  EXPECT_THAT(no_step_text(**plan, 1, 1),
+              HasSubstr("the 1 item of 2 rows each do not fill a step of 4 rows on 1 shard"));
+  EXPECT_EQ(no_step_text(**plan, 2, 1), "");
+  const auto apart = compile(
+      "  - fetch\n", "repeat: {rows: 3, adjacent: false}\nbatch: {size: 4, max_bytes: 1KiB}\n");
+  ASSERT_TRUE(apart) << apart.error().message();
+  EXPECT_THAT(explain(**apart, context), HasSubstr("as listed; all rows shuffled alike\n"));
+}
+
+TEST(Plan, RefusesAFieldOfTheSourceThatIsNamedPart) {
+  const std::vector<source::SourceField> fields{
+      {.name = "image"}, {.name = "part", .kind = source::SourceField::Kind::kValue}};
+  const std::string batch = "batch: {size: 4, max_bytes: 1KiB}\n";
+  EXPECT_TRUE(compile("  - fetch\n", batch, fields));
+  const auto plan = compile("  - fetch\n", "repeat: {rows: 2}\n" + batch, fields);
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(),
+              HasSubstr("test.yaml:6:9: repeat: the source has a field 'part' already"));
+}
+
 TEST(Plan, TellsOfItemsThatFillNoStep) {
   const auto plan = compile("  - fetch\n", "batch: {size: 8, max_bytes: 1MiB}\n");
   ASSERT_TRUE(plan) << plan.error().message();

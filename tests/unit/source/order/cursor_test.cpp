@@ -128,6 +128,22 @@ TEST(Cursor, RefusesAPositionBehindTheLastItem) {
   EXPECT_THAT(check(cursor, order()).message(), HasSubstr("behind the last of 500 items"));
 }
 
+TEST(Cursor, SaysThatTheRepeatChanged) {
+  Order current = order();
+  current.shuffle.repeat = {.rows = 4};
+  EXPECT_THAT(check(cursor_in(order()), current).message(),
+              AllOf(HasSubstr("now it is global with repeat {rows: 4, adjacent: true};"),
+                    Not(HasSubstr("dataset"))));
+  Cursor cursor = cursor_in(current);
+  cursor.position = 2000;
+  EXPECT_TRUE(check(cursor, current).ok());
+  cursor.position = 2001;
+  EXPECT_THAT(check(cursor, current).message(), HasSubstr("behind the last of 2000 rows"));
+  current.shuffle.repeat.adjacent = false;
+  EXPECT_THAT(check(cursor, current).message(), HasSubstr("{rows: 4, adjacent: false}"));
+  EXPECT_THAT(check(cursor, order()).message(), HasSubstr("now it is global;"));
+}
+
 TEST(Order, IgnoresTheParametersOfAnotherShuffle) {
   Order a = order();
   Order b = order();

@@ -12,8 +12,8 @@ constexpr Shuffle kGlobal{.kind = Shuffle::Kind::kGlobal};
 
 // Its items, in their order.
 inline std::vector<std::uint64_t> epoch_of(const Sampler& sampler, std::uint64_t epoch) {
-  std::vector<std::uint64_t> items(sampler.items());
-  for (std::uint64_t p = 0; p < sampler.items(); ++p) items[p] = sampler.item(epoch, p);
+  std::vector<std::uint64_t> items(sampler.rows());
+  for (std::uint64_t p = 0; p < sampler.rows(); ++p) items[p] = sampler.item(epoch, p);
   return items;
 }
 

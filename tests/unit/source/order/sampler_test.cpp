@@ -102,8 +102,7 @@ TEST(Sampler, TellsTheSameOfManyPositionsAsOfEachAlone) {
       Sampler::Epoch epoch(sampler, 4);
       for (std::uint64_t p = 0; p < size; ++p) {
         const std::uint64_t position = p % 2 == 0 ? p : size - p;  // from group to group
-        ASSERT_EQ(epoch.item(position), sampler.item(4, position))
-            << size << " items, " << position;
+        ASSERT_EQ(epoch.row(position), sampler.row(4, position)) << size << " items, " << position;
       }
     }
   }
@@ -240,7 +239,7 @@ TEST(Sampler, DrawsSubstitutesUniformlyAndAnewForEachAttempt) {
 
 TEST(SamplerDeathTest, RefusesPositionsAndDatasetsThatAreNone) {
   EXPECT_DEATH(Sampler(0, kGlobal, 1), "items > 0");
-  EXPECT_DEATH((void)Sampler(5, kGlobal, 1).item(0, 5), "position < sampler_.items_");
+  EXPECT_DEATH((void)Sampler(5, kGlobal, 1).item(0, 5), "position < sampler_.rows");
 }
 
 TEST(KeyedPermutation, IsUndoneByItsInverse) {
