@@ -31,7 +31,7 @@ RANK = {folder: rank for rank, layer in enumerate(LAYERS) for folder in layer}
 # The rooms of a folder, and which others of that folder each may include. "" is the folder itself:
 # what lies beside its rooms.
 ROOMS: dict[str, dict[str, set[str]]] = {
-    "delivery": {"": set(), "cuda": {""}},
+    "delivery": {"": set(), "cuda": {""}, "runners": {""}},
     "ctl": {
         "": set(),
         "init": {""},

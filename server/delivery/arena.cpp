@@ -15,6 +15,7 @@
 
 #include "base/failpoint.h"
 #include "base/random_bytes.h"
+#include "delivery/memfd.h"
 
 namespace spdld::delivery {
 namespace {
@@ -22,11 +23,6 @@ namespace {
 constexpr std::uint64_t kSmallPage = 4096;
 constexpr std::uint64_t kHugePage = 2u << 20;
 constexpr std::uint64_t kMaxArenaBytes = 1ull << 46;
-#ifndef MFD_NOEXEC_SEAL
-constexpr unsigned kNoExecSeal = 0x0008U;  // since Linux 6.3
-#else
-constexpr unsigned kNoExecSeal = MFD_NOEXEC_SEAL;
-#endif
 
 std::uint64_t page_bytes(ArenaKind kind) {
   return kind == ArenaKind::kHugetlb ? kHugePage : kSmallPage;
@@ -36,14 +32,6 @@ std::uint64_t page_bytes(ArenaKind kind) {
 // they are packed, the whole being rounded up once.
 std::uint64_t stride_of(const ArenaShape& shape) {
   return (shape.slot_bytes + kSmallPage - 1) / kSmallPage * kSmallPage;
-}
-
-Result<UniqueFd> open_memfd(unsigned flags) {
-  const char* name = "spdld-arena";
-  UniqueFd fd(::memfd_create(name, flags | kNoExecSeal));
-  if (!fd && errno == EINVAL) fd = UniqueFd(::memfd_create(name, flags));
-  if (!fd) return tl::unexpected(errno_status(errno, "memfd_create of an arena"));
-  return fd;
 }
 
 // Read-write for the daemon; read-only, through a file description of its own, for consumers.
@@ -142,11 +130,11 @@ Result<std::unique_ptr<Arena>> Arena::create(const ArenaShape& shape, std::uint3
 
   switch (shape.kind) {
     case ArenaKind::kMemfd: {
-      SPDLD_ASSIGN(arena->fd_, open_memfd(MFD_CLOEXEC | MFD_ALLOW_SEALING));
+      SPDLD_ASSIGN(arena->fd_, open_memfd("spdld-arena"));
       break;
     }
     case ArenaKind::kHugetlb: {
-      SPDLD_ASSIGN(arena->fd_, open_memfd(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+      SPDLD_ASSIGN(arena->fd_, open_memfd("spdld-arena", MFD_HUGETLB));
       break;
     }
     case ArenaKind::kPosix: {

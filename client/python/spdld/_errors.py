@@ -43,3 +43,9 @@ class TimeoutError(Error, builtins.TimeoutError):
     """The daemon is there, and silent or without anything of the next batch for ``timeout``."""
 
     code = 4
+
+
+class BadSample(Error):  # noqa: N818 - for a function to raise
+    """Raised by a function of the user's own for a row: the item is bad, and ``on_error`` decides."""
+
+    code = 15

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fake daemon speaks what proto/spdld/*.h says: sizes and members, by the headers' text."""
+"""The fake daemon, and spdld.runner, speak what proto/spdld/*.h says: sizes and members, by the
+headers' text."""
 
 from __future__ import annotations
 
@@ -8,10 +9,13 @@ import struct
 from pathlib import Path
 
 import pytest
-from fake_daemon import FRAMES, TEXT_KEYS, TYPES
+from fake_daemon import FRAMES as DAEMON_FRAMES
+from fake_daemon import TEXT_KEYS, TYPES
+from spdld import _runner_frames as runner
 
+FRAMES = {**DAEMON_FRAMES, **runner.FRAMES}
 _PROTO = Path(__file__).parents[3] / "proto" / "spdld"
-_TEXT = (_PROTO / "wire.h").read_text() + (_PROTO / "arena.h").read_text()
+_TEXT = "".join((_PROTO / name).read_text() for name in ("wire.h", "arena.h", "runner.h"))
 _SIZES = {
     name: int(size)
     for name, size in re.findall(r"static_assert\(sizeof\((\w+)\) == (\d+)\);", _TEXT)
@@ -32,6 +36,10 @@ _CODES = {
     "FieldKind": "I",
     "DType": "I",
     "DeviceMemoryKind": "I",
+    "RunnerHeader": "II",
+    "RunnerFrameType": "I",
+    "EndReason": "I",
+    "AnswerKind": "I",
 }
 _COUNTS = {"kMaxRank": 8, "kWaitLengths": 6}
 
@@ -78,3 +86,31 @@ def test_frame_types_have_the_numbers_of_the_header() -> None:
 def test_text_keys_have_the_numbers_of_the_header() -> None:
     body = re.search(r"enum class TextKey[^{]*{(.*?)};", _TEXT, re.DOTALL).group(1)
     assert sorted(int(v) for v in re.findall(r"= (\d+)", body)) == sorted(TEXT_KEYS)
+
+
+@pytest.mark.parametrize(
+    ("enum", "numbers"),
+    [
+        ("RunnerFrameType", runner.TYPES),
+        ("AnswerKind", runner.ANSWERS),
+        ("EndReason", runner.REASONS),
+    ],
+)
+def test_a_runner_has_the_numbers_of_the_header(enum: str, numbers: dict[str, int]) -> None:
+    body = re.search(rf"enum class {enum}[^{{]*{{(.*?)}};", _TEXT, re.DOTALL).group(1)
+    assert {n: int(v) for n, v in re.findall(r"k(\w+) = (\d+)", body)} == numbers
+
+
+@pytest.mark.parametrize(
+    ("constant", "number"),
+    [
+        ("kRunnerMagic", runner.MAGIC),
+        ("kRunnerVersion", runner.VERSION),
+        ("kMaxRunnerFrameBytes", runner.MAX_FRAME_BYTES),
+        ("kCells", runner.CELLS),
+        ("kMaxCallRows", runner.MAX_CALL_ROWS),
+        ("kDataAlignment", runner.ALIGNMENT),
+    ],
+)
+def test_a_runner_has_the_constants_of_the_header(constant: str, number: int) -> None:
+    assert int(re.search(rf" {constant} = (\w+);", _TEXT).group(1), 0) == number

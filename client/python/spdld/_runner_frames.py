@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames of the runner socket, as proto/spdld/runner.h has them, and the way to the daemon."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import socket
+import struct
+
+MAGIC = 0x4E525053
+VERSION = 1
+MAX_FRAME_BYTES = 32768
+CELLS = 2
+MAX_CALL_ROWS = 64
+ALIGNMENT = 64
+IMPORT_FAILED = 87  # an exit status of the supervisor's processes; what stderr has is why
+
+FRAMES = {
+    "RunnerHeader": struct.Struct("<2I"),
+    "SupervisorHello": struct.Struct("<2I 2I 32s 56s i I"),
+    "ChildHello": struct.Struct("<2I 2I 32s 16s I i 2I"),
+    "PoolOpen": struct.Struct("<2I 16s Q"),
+    "TurnedAway": struct.Struct("<2I 2I"),
+    "CellsOpen": struct.Struct("<2I 2Q"),
+    "Call": struct.Struct("<2I Q 2I"),
+    "Answer": struct.Struct("<2I Q 2I"),
+    "Kill": struct.Struct("<2I I i"),
+    "ChildEnded": struct.Struct("<2I I 2i 3I"),
+    "ImportFailed": struct.Struct("<2I 2I"),
+    "End": struct.Struct("<2I"),
+    "RowEntry": struct.Struct("<4Q"),
+    "ArgumentEntry": struct.Struct("<2Q 8q"),
+    "AnswerEntry": struct.Struct("<2I 2Q"),
+    "FieldEntry": struct.Struct("<2Q 8q"),
+}
+TYPES = {
+    "SupervisorHello": 1,
+    "ChildHello": 2,
+    "Answer": 3,
+    "ChildEnded": 4,
+    "ImportFailed": 5,
+    "TurnedAway": 64,
+    "PoolOpen": 65,
+    "CellsOpen": 66,
+    "Call": 67,
+    "Kill": 68,
+    "End": 69,
+}
+ANSWERS = {
+    "Fields": 1,
+    "Rejected": 2,
+    "Raised": 3,
+    "BadSample": 4,
+    "Unavailable": 5,
+    "NoRoom": 6,
+}
+REASONS = {"Itself": 0, "Killed": 1, "Grew": 2}
+_NAMES = {number: name for name, number in TYPES.items()}
+
+
+class TurnedAway(Exception):  # noqa: N818 - the frame's name
+    """The daemon's word that it has nothing to do with this process."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def send(link: socket.socket, name: str, *values: object, text: bytes = b"") -> None:
+    form = FRAMES[name]
+    link.send(form.pack(TYPES[name], form.size + len(text), *values) + text)
+
+
+def receive(link: socket.socket) -> tuple[str, tuple, list[int]]:
+    """The next frame: its name, its values behind the header, its descriptors. EOFError: none."""
+    try:
+        data, fds, _, _ = socket.recv_fds(link, MAX_FRAME_BYTES, 2)
+    except ConnectionResetError:  # the daemon had not read all of ours; its last words may follow
+        data, fds, _, _ = socket.recv_fds(link, MAX_FRAME_BYTES, 2)
+    if not data:
+        raise EOFError
+    name = _NAMES.get(int.from_bytes(data[:4], "little"), "End")
+    form = FRAMES[name]
+    values = form.unpack_from(data)[2:]
+    if name == "TurnedAway":
+        raise TurnedAway(values[0], data[form.size :].decode(errors="replace"))
+    return name, values, fds
+
+
+def connect(address: str) -> socket.socket:
+    """A connection to the daemon at ``address``, its runtime directory.
+
+    PermissionError: whoever listens there could have any function run here, and is neither root nor
+    this user nor the packaged service.
+    """
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        link.connect(os.path.join(address, "runner.sock"))
+        peer = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        trusted = {0, os.getuid()}
+        with contextlib.suppress(KeyError):
+            trusted.add(pwd.getpwnam("spdld").pw_uid)
+        if peer not in trusted:
+            raise PermissionError(
+                f"the daemon at {address} runs as uid {peer}, and this process does what it says "
+                "only for root, the user spdld and its own user"
+            )
+    except BaseException:
+        link.close()
+        raise
+    return link

@@ -1,0 +1,647 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delivery/runners/runner_pool.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/random_bytes.h"
+#include "base/text/counted.h"
+#include "base/text/printable.h"
+#include "delivery/memfd.h"
+#include "delivery/runners/call_text.h"
+
+namespace spdld::delivery {
+namespace {
+
+using runner::AnswerKind;
+using runner::RunnerFrameType;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMostEnds = 2;  // of processes by one row
+// The rows of a call take about so long: less, and frames cost more than they carry; more, and
+// other children lack rows while one has many.
+constexpr std::chrono::nanoseconds kCallTime = std::chrono::milliseconds(2);
+static_assert(runner::kCells == 2);
+
+Status garbage(const std::string& what) { return Status(Code::kInvalidArgument, what); }
+
+Status cancelled() { return Status(Code::kCancelled, "nobody wants it any more"); }
+
+bool unwanted(const CalledRow& row) {
+  return row.row->dropped != nullptr && row.row->dropped->load(std::memory_order_relaxed);
+}
+
+std::string how_ended(const runner::ChildEnded& ended, const CallSpec& spec) {
+  if (ended.reason == runner::EndReason::kGrew)
+    return fmt::format("it grew beyond max_rss ({})", format_bytes(spec.max_rss));
+  if (WIFSIGNALED(ended.status))
+    return fmt::format("signal {} ({})", WTERMSIG(ended.status),
+                       ::strsignal(WTERMSIG(ended.status)));
+  return fmt::format("exit status {}", WEXITSTATUS(ended.status));
+}
+
+Result<UniqueFd> text_file(const std::string& text) {
+  SPDLD_ASSIGN(UniqueFd fd, open_memfd("spdld-pool"));
+  if (::pwrite(fd.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    return tl::unexpected(errno_status(errno, "writing what a runner is told"));
+  return fd;
+}
+
+}  // namespace
+
+// What open() gives.
+class RunnerPool::Holder final : public RowCaller {
+ public:
+  Holder(std::shared_ptr<RunnerPool> pool, std::uint64_t id) : pool_(std::move(pool)), id_(id) {}
+  ~Holder() override { pool_->let_go(id_); }
+  Holder(const Holder&) = delete;
+  Holder& operator=(const Holder&) = delete;
+
+  void call(CallRow& row, CallSink& sink, std::uint64_t token) override {
+    SPDLD_CHECK(row.arguments.size() == pool_->spec_.in.size());
+    pool_->call({.row = &row, .sink = &sink, .token = token, .holder = id_});
+  }
+  void look_for_dropped() override {
+    pool_->loop_->post([pool = pool_] { pool->drop_unwanted(); });
+  }
+  std::string waits_for() const override { return pool_->waits_for(); }
+
+ private:
+  const std::shared_ptr<RunnerPool> pool_;
+  const std::uint64_t id_;
+};
+
+RunnerPool::RunnerPool(uid_t uid, CallSpec spec, std::string key, Options options,
+                       ArenaBudget& budget, std::shared_ptr<EventLoop> loop)
+    : uid_(uid),
+      spec_(std::move(spec)),
+      key_(std::move(key)),
+      options_(std::move(options)),
+      answer_table_bytes_(answer_table_bytes(spec_)),
+      most_answer_bytes_(most_answer_bytes(spec_)),
+      budget_(budget),
+      loop_(std::move(loop)),
+      answer_bytes_(least_answer_bytes(spec_)) {
+  publish();
+}
+
+// --- Holders, of any thread ---
+
+std::shared_ptr<RowCaller> RunnerPool::hold() {
+  MutexLock lock(mutex_);
+  if (ended_) return nullptr;
+  ++holders_;
+  return std::make_shared<Holder>(shared_from_this(), next_holder_++);
+}
+
+void RunnerPool::call(CalledRow row) {
+  bool wake = false;
+  bool stopped = false;
+  {
+    MutexLock lock(mutex_);
+    stopped = stopped_;
+    if (!stopped) {
+      incoming_.push_back(row);
+      wake = !std::exchange(posted_, true);
+    }
+  }
+  if (stopped) row.sink->called(row.token, cancelled());
+  if (wake) loop_->post([pool = shared_from_this()] { pool->take_up(); });
+}
+
+void RunnerPool::let_go(std::uint64_t holder) {
+  loop_->post([pool = shared_from_this(), holder] { pool->forget(holder); });
+}
+
+std::string RunnerPool::waits_for() const {
+  MutexLock lock(mutex_);
+  return waits_for_;
+}
+
+void RunnerPool::add_views(std::vector<RunnerView>& views) const {
+  MutexLock lock(mutex_);
+  for (const auto& [place, view] : views_) views.push_back(view);
+}
+
+// --- Rows, on the loop's thread ---
+
+void RunnerPool::take_up() {
+  take_incoming();
+  dispatch();
+  flush();
+}
+
+void RunnerPool::take_incoming() {
+  MutexLock lock(mutex_);
+  posted_ = false;
+  queue_.insert(queue_.end(), incoming_.begin(), incoming_.end());
+  incoming_.clear();
+}
+
+void RunnerPool::drop_unwanted() {
+  std::deque<CalledRow> wanted;
+  for (CalledRow& row : queue_) {
+    if (unwanted(row)) {
+      tell(row, cancelled());
+    } else {
+      wanted.push_back(row);
+    }
+  }
+  queue_.swap(wanted);
+  flush();
+}
+
+void RunnerPool::forget(std::uint64_t holder) {
+  take_incoming();
+  std::erase_if(queue_, [&](CalledRow& row) {
+    if (row.holder == holder) tell(row, cancelled());
+    return row.row == nullptr;
+  });
+  for (const auto& supervisor : supervisors_)
+    for (const auto& [number, child] : supervisor->children)
+      for (RunnerChild::Call& call : child->calls)
+        for (CalledRow& row : call.rows)
+          if (row.holder == holder && !row.answered) tell(row, cancelled());
+  dispatch();
+  flush();
+  bool last = false;
+  {
+    MutexLock lock(mutex_);
+    last = --holders_ == 0;
+  }
+  if (last) options_.let_go();
+}
+
+bool RunnerPool::end_unheld() {
+  {
+    MutexLock lock(mutex_);
+    if (holders_ != 0 || ended_) return false;
+    ended_ = true;
+  }
+  for (const auto& supervisor : supervisors_)
+    (void)supervisor->channel->send(runner::End{}, RunnerFrameType::kEnd);
+  stop();
+  return true;
+}
+
+void RunnerPool::stop() {
+  {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+  }
+  take_incoming();
+  for (CalledRow& row : queue_) tell(row, cancelled());
+  queue_.clear();
+  for (const auto& supervisor : std::exchange(supervisors_, {})) {
+    supervisor->channel->close();
+    for (const auto& [number, child] : supervisor->children) {
+      for (RunnerChild::Call& call : child->calls)
+        for (CalledRow& row : call.rows)
+          if (!row.answered) tell(row, cancelled());
+      child->calls.clear();
+      end_child(*child, {});
+    }
+  }
+  flush();
+}
+
+void RunnerPool::tell(CalledRow& row, Status status) {
+  if (row.row == nullptr) return;
+  told_.push_back({row, std::move(status)});
+  row.row = nullptr;
+}
+
+void RunnerPool::flush() {
+  while (!told_.empty()) {
+    for (Told& told : std::exchange(told_, {}))
+      told.row.sink->called(told.row.token, std::move(told.status));
+  }
+}
+
+void RunnerPool::requeue(std::vector<CalledRow> rows) {
+  for (CalledRow& row : rows) row.answered = false;
+  queue_.insert(queue_.begin(), rows.begin(), rows.end());
+}
+
+std::size_t RunnerPool::serving() const {
+  std::size_t count = 0;
+  for (const auto& supervisor : supervisors_)
+    for (const auto& [number, child] : supervisor->children) count += child->serves ? 1 : 0;
+  return count;
+}
+
+std::shared_ptr<RunnerChild> RunnerPool::idlest() const {
+  const std::shared_ptr<RunnerChild>* found = nullptr;
+  for (const auto& supervisor : supervisors_)
+    for (const auto& [number, child] : supervisor->children)
+      if (child->serves && child->calls.size() < runner::kCells &&
+          (found == nullptr || child->calls.size() < (*found)->calls.size()))
+        found = &child;
+  return found == nullptr ? nullptr : *found;
+}
+
+void RunnerPool::dispatch() {
+  while (!queue_.empty()) {
+    const std::shared_ptr<RunnerChild> child = idlest();
+    if (child == nullptr || !give(child)) return;
+  }
+}
+
+Status RunnerPool::open_cells(RunnerChild& child, CellSizes needed) {
+  CellSizes sizes = child.cells ? child.cells->sizes() : options_.cells;
+  while (sizes.input < needed.input) sizes.input *= 2;
+  while (sizes.answers < needed.answers) sizes.answers *= 2;
+  SPDLD_ASSIGN(child.cells, CallCells::create(sizes, budget_, uid_));
+  runner::CellsOpen frame{};
+  frame.input_cell_bytes = child.cells->sizes().input;
+  frame.answer_cell_bytes = child.cells->sizes().answers;
+  (void)child.channel->send(frame, RunnerFrameType::kCellsOpen,
+                            {child.cells->input_fd(), child.cells->answers_fd()});
+  child.cells->sent();
+  return {};
+}
+
+// At least the first of the queue, which has room.
+std::vector<CalledRow> RunnerPool::next_rows(const RunnerChild& child) {
+  const CellSizes& room = child.cells->sizes();
+  // Each child has its part of those that wait, and none so many that it has them for long.
+  std::size_t most = (queue_.size() + serving() - 1) / serving();
+  if (!child.awaits && row_time_.count() > 0)
+    most = std::min<std::size_t>(most, static_cast<std::size_t>(kCallTime / row_time_));
+  most = std::clamp<std::size_t>(most, 1, runner::kMaxCallRows);
+  std::vector<CalledRow> rows;
+  std::uint64_t input = 0;
+  std::uint64_t answers = answer_table_bytes_;
+  while (!queue_.empty() && rows.size() < most) {
+    CalledRow& next = queue_.front();
+    if (unwanted(next)) {
+      tell(next, cancelled());
+      queue_.pop_front();
+      continue;
+    }
+    input += argument_bytes(*next.row);
+    answers += std::max(answer_bytes_, next.answer_bytes);
+    const bool fits = row_table_bytes(rows.size() + 1, spec_.in.size()) + input <= room.input &&
+                      answers <= room.answers;
+    if (!fits && !rows.empty()) break;
+    rows.push_back(next);
+    queue_.pop_front();
+  }
+  return rows;
+}
+
+bool RunnerPool::give(const std::shared_ptr<RunnerChild>& child) {
+  CalledRow& first = queue_.front();
+  if (unwanted(first)) {
+    tell(first, cancelled());
+    queue_.pop_front();
+    return true;
+  }
+  const CellSizes needed{
+      .input = row_table_bytes(1, spec_.in.size()) + argument_bytes(*first.row),
+      .answers = answer_table_bytes_ + std::max(least_answer_bytes(spec_), first.answer_bytes)};
+  const CellSizes& sizes = child->cells->sizes();
+  if (needed.input > sizes.input || needed.answers > sizes.answers) {
+    if (!child->calls.empty()) return false;  // what it has lies in the old cells
+    if (const Status opened = open_cells(*child, needed); !opened.ok()) {
+      tell(first, Status(Code::kUnavailable, opened.message()));
+      queue_.pop_front();
+      return true;
+    }
+  }
+  RunnerChild::Call call{.id = next_call_++,
+                         .cell = child->calls.empty() ? 0 : 1 - child->calls.front().cell,
+                         .rows = next_rows(*child)};
+  call.left = call.rows.size();
+  std::vector<const CallRow*> rows;
+  for (const CalledRow& row : call.rows) rows.push_back(row.row);
+  write_rows(rows, child->cells->input(call.cell));
+  runner::Call frame{};
+  frame.call = call.id;
+  frame.cell = call.cell;
+  frame.rows = static_cast<std::uint32_t>(rows.size());
+  // Where it cannot be sent the connection's end is heard of next.
+  (void)child->channel->send(frame, RunnerFrameType::kCall);
+  if (child->calls.empty()) child->since = Clock::now();
+  child->calls.push_back(std::move(call));
+  watch_timeout(child);
+  return true;
+}
+
+void RunnerPool::watch_timeout(const std::shared_ptr<RunnerChild>& child) {
+  if (std::exchange(child->timed, true)) return;
+  const auto left = child->since + spec_.timeout - Clock::now();
+  loop_->run_after(std::chrono::ceil<std::chrono::milliseconds>(left),
+                   [pool = weak_from_this(), child] {
+                     if (const auto alive = pool.lock()) alive->look_at(child);
+                   });
+}
+
+void RunnerPool::look_at(const std::shared_ptr<RunnerChild>& child) {
+  child->timed = false;
+  if (!child->serves || child->calls.empty()) return;
+  if (Clock::now() - child->since < spec_.timeout) {
+    watch_timeout(child);
+    return;
+  }
+  kill(child, fmt::format("it took longer than timeout ({} s)",
+                          std::chrono::duration<double>(spec_.timeout).count()));
+}
+
+// --- Answers ---
+
+Status RunnerPool::take(const std::shared_ptr<RunnerChild>& child, Channel::Frame frame) {
+  const auto header = frame_as<runner::RunnerHeader>(frame);
+  const auto answer = frame_as<runner::Answer>(frame);
+  if (!header || header->type != RunnerFrameType::kAnswer || !answer ||
+      frame.size() != sizeof *answer)
+    return garbage("a child says nothing but Answer");
+  const Status taken = child->ended ? Status() : take_answer(*child, *answer);
+  dispatch();
+  flush();
+  return taken;
+}
+
+Status RunnerPool::take_answer(RunnerChild& child, const runner::Answer& answer) {
+  const auto call = std::find_if(child.calls.begin(), child.calls.end(),
+                                 [&](const auto& each) { return each.id == answer.call; });
+  if (call == child.calls.end()) return garbage("an answer to a call that it does not have");
+  const std::size_t end = std::size_t{answer.first} + answer.count;
+  if (answer.count == 0 || end > call->rows.size())
+    return garbage("an answer to no row of its call");
+  for (std::size_t i = answer.first; i < end; ++i)
+    if (call->rows[i].answered) return garbage("two answers to a row");
+  std::vector<CalledRow> again;
+  Status taken;
+  for (std::size_t i = answer.first; i < end && taken.ok(); ++i) {
+    taken = take_row(child, *call, i, again);
+    if (taken.ok() && !call->rows[i].answered) taken = garbage("an answer that is not there");
+  }
+  requeue(std::move(again));
+  SPDLD_TRY(std::move(taken));
+  const auto now = Clock::now();
+  row_time_ += ((now - child.since) / answer.count - row_time_) / 8;
+  child.since = now;
+  {
+    MutexLock lock(mutex_);
+    RunnerView& view = views_[{child.supervisor.lock()->channel->id(), child.number}];
+    view.rows += answer.count;
+    if (call->left == 0) ++view.calls;
+  }
+  if (call->left == 0) child.calls.erase(call);
+  return {};
+}
+
+// Does nothing if there is no answer to the row yet.
+Status RunnerPool::take_row(const RunnerChild& child, RunnerChild::Call& call, std::size_t index,
+                            std::vector<CalledRow>& again) {
+  CalledRow& row = call.rows[index];
+  SPDLD_ASSIGN(RowAnswer answer,
+               read_answer(spec_, *child.cells, call.cell, call.id, index, row.row));
+  if (!answer.kind) return {};
+  const auto fails = [&](Code code) { tell(row, Status(code, std::move(answer.text))); };
+  switch (*answer.kind) {
+    case AnswerKind::kFields:
+      // Up at once, and down slowly.
+      answer_bytes_ = answer.bytes > answer_bytes_
+                          ? answer.bytes
+                          : answer_bytes_ - (answer_bytes_ - answer.bytes) / 64;
+      if (row.row != nullptr) row.row->rejected = false;
+      tell(row, {});
+      break;
+    case AnswerKind::kRejected:
+      if (row.row != nullptr) row.row->rejected = true;
+      tell(row, {});
+      break;
+    case AnswerKind::kRaised: fails(Code::kFailedPrecondition); break;
+    case AnswerKind::kBadSample: fails(Code::kDataLoss); break;
+    case AnswerKind::kUnavailable: fails(Code::kUnavailable); break;
+    case AnswerKind::kNoRoom: {
+      const std::uint64_t room = child.cells->sizes().answers - answer_table_bytes_;
+      // The first of a call has all the room there is.
+      if (answer.bytes > most_answer_bytes_ || (index == 0 && answer.bytes <= room))
+        return garbage("it lacks no room");
+      if (row.row != nullptr) {
+        again.push_back(row);
+        again.back().answer_bytes = answer.bytes;
+      }
+      break;
+    }
+  }
+  row.answered = true;
+  --call.left;
+  return {};
+}
+
+// --- Supervisors and children ---
+
+std::shared_ptr<RunnerSupervisor> RunnerPool::add_supervisor(std::shared_ptr<Channel> channel,
+                                                             const runner::SupervisorHello& hello) {
+  auto supervisor = std::make_shared<RunnerSupervisor>();
+  supervisor->channel = std::move(channel);
+  supervisor->pid = hello.pid;
+  supervisor->python = printable({hello.python, ::strnlen(hello.python, sizeof hello.python)});
+  random_bytes(std::as_writable_bytes(std::span(supervisor->token)));
+  const std::string json = pool_json(spec_);
+  const auto file = text_file(json);
+  if (!file) {
+    supervisor->channel->turn_away(Status(Code::kUnavailable, file.error().message()));
+    return supervisor;
+  }
+  runner::PoolOpen frame{};
+  std::copy(supervisor->token.begin(), supervisor->token.end(), frame.token);
+  frame.json_bytes = json.size();
+  (void)supervisor->channel->send(frame, RunnerFrameType::kPoolOpen, {file->get()});
+  supervisors_.push_back(supervisor);
+  publish();
+  return supervisor;
+}
+
+std::shared_ptr<RunnerSupervisor> RunnerPool::supervisor_of(const runner::ChildHello& hello) const {
+  for (const auto& supervisor : supervisors_)
+    if (std::equal(supervisor->token.begin(), supervisor->token.end(), hello.token))
+      return supervisor;
+  return nullptr;
+}
+
+Result<std::shared_ptr<RunnerChild>> RunnerPool::add_child(
+    const std::shared_ptr<RunnerSupervisor>& supervisor, std::shared_ptr<Channel> channel,
+    const runner::ChildHello& hello) {
+  if (supervisor->children.count(hello.number) != 0)
+    return error(Code::kAlreadyExists, fmt::format("child {} is there already", hello.number));
+  auto child = std::make_shared<RunnerChild>();
+  child->channel = std::move(channel);
+  child->supervisor = supervisor;
+  child->number = hello.number;
+  child->pid = hello.pid;
+  child->awaits = hello.awaits != 0;
+  const Status opened =
+      open_cells(*child, {.answers = answer_table_bytes_ + 2 * runner::kMaxRunnerFrameBytes});
+  if (!opened.ok()) {
+    trouble_ = opened.message();
+    publish();
+    return tl::unexpected(opened);
+  }
+  trouble_.clear();
+  supervisor->children[hello.number] = child;
+  {
+    MutexLock lock(mutex_);
+    RunnerView& view = views_[{supervisor->channel->id(), hello.number}];
+    view.uid = uid_;
+    view.call = spec_.call;
+    view.key = key_;
+    view.supervisor = supervisor->pid;
+    view.number = hello.number;
+    view.pid = hello.pid;
+  }
+  publish();
+  dispatch();
+  flush();
+  return child;
+}
+
+Status RunnerPool::take(RunnerSupervisor& supervisor, Channel::Frame frame) {
+  const auto header = frame_as<runner::RunnerHeader>(frame);
+  if (header && header->type == RunnerFrameType::kChildEnded) {
+    const auto ended = frame_as<runner::ChildEnded>(frame);
+    const auto text = ended ? frame_text(frame, *ended) : std::nullopt;
+    if (!text) return garbage("a ChildEnded of another size");
+    take_ended(supervisor, *ended, *text);
+  } else if (header && header->type == RunnerFrameType::kImportFailed) {
+    const auto failed = frame_as<runner::ImportFailed>(frame);
+    const auto text = failed ? frame_text(frame, *failed) : std::nullopt;
+    if (!text) return garbage("an ImportFailed of another size");
+    fail_waiting(*text);
+  } else {
+    return garbage("a supervisor says nothing but ChildEnded and ImportFailed");
+  }
+  dispatch();
+  flush();
+  return {};
+}
+
+void RunnerPool::take_ended(RunnerSupervisor& supervisor, const runner::ChildEnded& frame,
+                            std::string text) {
+  const auto found = supervisor.children.find(frame.number);
+  {
+    MutexLock lock(mutex_);
+    const auto view = views_.find({supervisor.channel->id(), frame.number});
+    if (view != views_.end()) {
+      view->second.pid = 0;
+      ++view->second.restarts;
+    }
+  }
+  if (found == supervisor.children.end() || found->second->pid != frame.pid) return;
+  const std::shared_ptr<RunnerChild> child = found->second;
+  supervisor.children.erase(found);
+  std::string why = child->killed_for.empty() ? how_ended(frame, spec_) : child->killed_for;
+  log::info({.uid = uid_, .has_quota = true}, "runners: child {} of {} (pid {}) ended: {}",
+            child->number, spec_.call, child->pid, why);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  if (!text.empty()) why += "; its last lines: " + text;
+  end_child(*child, why);
+  publish();
+}
+
+void RunnerPool::fail_waiting(const std::string& text) {
+  log::info({.uid = uid_, .has_quota = true}, "runners: {} cannot be imported", spec_.call);
+  trouble_ = text;
+  if (serving() == 0) {
+    for (CalledRow& row : queue_) tell(row, Status(Code::kFailedPrecondition, text));
+    queue_.clear();
+  }
+  publish();
+}
+
+void RunnerPool::kill(const std::shared_ptr<RunnerChild>& child, std::string why) {
+  if (child->ended || !child->killed_for.empty()) return;
+  child->killed_for = std::move(why);
+  child->channel->close();  // what it says from now on counts as far as it lies in its cells
+  runner::Kill frame{};
+  frame.number = child->number;
+  frame.pid = child->pid;
+  if (const auto supervisor = child->supervisor.lock())
+    (void)supervisor->channel->send(frame, RunnerFrameType::kKill);
+  await_end(child);
+}
+
+void RunnerPool::await_end(const std::shared_ptr<RunnerChild>& child) {
+  child->serves = false;
+  publish();
+  loop_->run_after(options_.patience, [pool = weak_from_this(), child] {
+    const auto alive = pool.lock();
+    const auto supervisor = child->supervisor.lock();
+    if (alive != nullptr && supervisor != nullptr && !child->ended) alive->gone(supervisor);
+  });
+}
+
+void RunnerPool::gone(const std::shared_ptr<RunnerChild>& child) {
+  child->channel->close();
+  if (!child->ended && child->serves) await_end(child);
+}
+
+void RunnerPool::gone(const std::shared_ptr<RunnerSupervisor>& supervisor) {
+  supervisor->channel->close();
+  if (std::erase(supervisors_, supervisor) == 0) return;
+  for (const auto& [number, child] : std::exchange(supervisor->children, {}))
+    end_child(*child, child->killed_for);  // the others did nothing: they end with it
+  {
+    MutexLock lock(mutex_);
+    std::erase_if(views_,
+                  [&](const auto& view) { return view.first.first == supervisor->channel->id(); });
+  }
+  publish();
+  dispatch();
+  flush();
+}
+
+void RunnerPool::end_child(RunnerChild& child, const std::string& why) {
+  if (std::exchange(child.ended, true)) return;
+  child.serves = false;
+  child.channel->close();
+  bool blamed = why.empty();
+  std::vector<CalledRow> again;
+  for (RunnerChild::Call& call : child.calls) {
+    for (std::size_t i = 0; i < call.rows.size(); ++i) {
+      CalledRow& row = call.rows[i];
+      // It may have answered without a word of it.
+      if (!row.answered) (void)take_row(child, call, i, again);
+      if (row.answered) continue;
+      const bool to_blame = !std::exchange(blamed, true);
+      if (row.row == nullptr) continue;
+      if (to_blame && ++row.ends == kMostEnds) {
+        tell(row, Status(Code::kDataLoss,
+                         fmt::format("{}: its function ended two processes: {}", spec_.call, why)));
+      } else {
+        again.push_back(row);
+      }
+    }
+  }
+  child.calls.clear();
+  child.cells.reset();
+  requeue(std::move(again));
+}
+
+void RunnerPool::publish() {
+  std::string text;
+  if (serving() == 0) {
+    if (supervisors_.empty()) {
+      text = fmt::format("no process runs {} for uid {}: start them by '{}'", spec_.call, uid_,
+                         options_.command);
+    } else {
+      text = fmt::format("the processes that run {} are being started (by pid {})", spec_.call,
+                         supervisors_.front()->pid);
+    }
+    if (!trouble_.empty()) text += "; the last ones could not: " + trouble_;
+  }
+  MutexLock lock(mutex_);
+  waits_for_ = std::move(text);
+}
+
+}  // namespace spdld::delivery
