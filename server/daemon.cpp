@@ -31,6 +31,7 @@
 #include "delivery/liveness.h"
 #include "delivery/memory_probe.h"
 #include "delivery/peer.h"
+#include "delivery/runners/runner_server.h"
 #include "delivery/systemd.h"
 #include "engine/cache/sample_caches.h"
 #include "engine/executor.h"
@@ -235,19 +236,23 @@ struct Daemon::Parts {
             {.bytes = budget.limit_bytes() / 4, .age = std::chrono::seconds(config.arena.idle_s)},
             clock),
         devices(delivery::find_devices(config.cuda.budget_bytes)),
-        sessions({.catalogue = catalogue,
-                  .executor = executor,
-                  .arenas = arenas,
-                  .budget = budget,
-                  .devices = *devices,
-                  .store = *store,
-                  .clock = clock,
-                  .arena_kind = arena_kind(config.arena.kind),
-                  .retain = std::chrono::seconds(config.job.retain_s),
-                  .jobs_per_user = static_cast<std::size_t>(config.limits.jobs),
-                  .address = config.runtime_dir,
-                  .launched = options.launched,
-                  .files_pending = [this] { return files.pending(); }}),
+        sessions(
+            {.catalogue = catalogue,
+             .executor = executor,
+             .arenas = arenas,
+             .budget = budget,
+             .devices = *devices,
+             .store = *store,
+             .clock = clock,
+             .arena_kind = arena_kind(config.arena.kind),
+             .retain = std::chrono::seconds(config.job.retain_s),
+             .jobs_per_user = static_cast<std::size_t>(config.limits.jobs),
+             .address = config.runtime_dir,
+             .launched = options.launched,
+             .code = {.open = [this](uid_t user,
+                                     const CallSpec& call) { return runners->open(user, call); },
+                      .trusts_root = config.access.trust_root},
+             .files_pending = [this] { return files.pending(); }}),
         service(
             sessions,
             {.version = options.version,
@@ -307,6 +312,7 @@ struct Daemon::Parts {
   pipeline::Catalogue catalogue;
   delivery::ArenaBudget budget;
   delivery::ArenaPool arenas;
+  std::unique_ptr<delivery::RunnerServer> runners;
   const std::unique_ptr<delivery::Devices> devices;
   session::Sessions sessions;
   session::SessionService service;
@@ -346,6 +352,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
     spdlog::warn("executor.nice {}: {}; it counts only among the threads of the daemon's session",
                  config.executor.nice, niced.message());
   parts.owns_socket_files = !listeners.activated;
+  const TrustedUsers trusted = trusted_users(config.access);
   if (config.http.is_served()) {
     SPDLD_ASSIGN(UniqueFd listener, observe::listen_http(config.http));
     parts.http_socket = delivery::socket_file_at(config.http.unix_path);
@@ -359,13 +366,24 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const spec::DaemonConfig& config,
                      ? config.http.unix_path
                      : fmt::format("{} port {}", config.http.address, config.http.port));
   }
+  // systemd needs to keep none for these: a runner that finds no daemon comes again.
+  SPDLD_ASSIGN(UniqueFd runner_listener,
+               delivery::listen_unix(parts.lock, config.runtime_dir + "/runner.sock",
+                                     SOCK_SEQPACKET, kSocketMode));
+  const spec::ConnectionBounds bounds = connection_bounds_of(config.limits);
+  SPDLD_ASSIGN(parts.runners,
+               delivery::RunnerServer::start(std::move(runner_listener),
+                                             {.address = config.runtime_dir,
+                                              .connections = {.in_all = bounds.runners,
+                                                              .reserved = bounds.runners_reserved,
+                                                              .per_user = bounds.runners_per_user,
+                                                              .trusted = trusted}},
+                                             parts.budget));
   // Consumers that come while datasets are listed wait in the sockets' backlog.
   parts.service.configure(live_texts(config));
   parts.service.restore();
   parts.files.begin(files);
   parts.await_files();
-  const spec::ConnectionBounds bounds = connection_bounds_of(config.limits);
-  const TrustedUsers trusted = trusted_users(config.access);
   SPDLD_ASSIGN(parts.data, delivery::DataServer::start(
                                std::move(listeners.data),
                                {.server_name = "spdld " + options.version,
@@ -439,8 +457,9 @@ bool Daemon::stop() {
   Parts& parts = *parts_;
   if (std::exchange(parts.stopped, true)) return parts.is_idle();
   parts.phase = Parts::Phase::kStopping;
+  // While the lock is held: nobody else's sockets can be there.
+  unlink((parts.config.runtime_dir + "/runner.sock").c_str());
   if (parts.owns_socket_files) {
-    // While the lock is held: nobody else's sockets can be there.
     for (const char* name : {"/data.sock", "/control.sock"})
       unlink((parts.config.runtime_dir + name).c_str());
   }
@@ -455,6 +474,7 @@ bool Daemon::stop() {
   parts.catalogue.listings().stop();
   parts.files.stop();
   parts.sessions.stop();
+  if (parts.runners != nullptr) parts.runners->stop();  // rows at functions come back
   parts.io.stop();
   parts.executor.stop();
   if (parts.options.own_runtime_dir) {

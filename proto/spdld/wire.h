@@ -17,6 +17,7 @@
 //   Release, Handed, Seek, Query, Apply, Waited, Detach ->
 //                    <-                     Batch …, Reset, Blob …, Applied, Refused, Notice, Bye
 //                    <-                     ArenaOpen (+ fd), Version, Schema, ArenaRetire, Batch …
+//                    <-                     RunnersWanted
 //
 // Batches that lie on a GPU:
 //                    <-                     ArenaOpen (+ fd), DeviceArena (+ fd), Schema,
@@ -28,7 +29,7 @@
 namespace spdld::wire {
 
 inline constexpr std::uint32_t kWireMagic = 0x4c445053;  // "SPDL"
-inline constexpr std::uint32_t kProtocol = 4;
+inline constexpr std::uint32_t kProtocol = 5;
 inline constexpr std::uint32_t kMaxFrameBytes = 32768;
 inline constexpr std::uint32_t kMaxBlobBytes = 16u << 20;
 inline constexpr std::uint32_t kMaxYamlBytes = 1u << 20;  // of a pipeline, that a consumer sends
@@ -67,6 +68,7 @@ enum class FrameType : std::uint32_t {
   kDeviceBatch = 79,
   kApplied = 80,
   kRefused = 81,
+  kRunnersWanted = 82,
   // either way
   kBlob = 128,
 };
@@ -164,7 +166,7 @@ struct AttachFrame {
   std::uint64_t run;     //   whose batches `turn` counts; 0: the cursor is a place alone
   std::uint64_t turn;    //   how many batches of the run the consumer's loop has been handed
   std::uint32_t branch;  //   of the run, as told with the last of them
-  std::uint32_t reserved;
+  std::uint32_t starts_runners;  // 1: when RunnersWanted asks for it
   std::uint32_t text_count;
   std::uint32_t blob_bytes;  // of the YAML that was sent before; 0: none
 };
@@ -405,6 +407,15 @@ struct ApplyFrame {
   std::uint32_t text_count;
 };
 static_assert(sizeof(ApplyFrame) == 40);
+
+// The consumer is to start a process that calls a function of its user's on rows
+// (spdld/runner.h), as nobody does: of what it is told, `pool` says which. Sent only to those that
+// said they would.
+struct RunnersWantedFrame {
+  FrameHeader header;
+  char pool[32];
+};
+static_assert(sizeof(RunnersWantedFrame) == 40);
 
 // The job runs `version` of its pipeline from this step on.
 struct AppliedFrame {

@@ -50,6 +50,10 @@ bool Connection::send_standstill(const std::string& text) {
 
 bool Connection::send_notice(const std::string& text) { return send({.head = notice_frame(text)}); }
 
+bool Connection::send_runners_wanted(const std::string& pool) {
+  return send({.head = runners_wanted_frame(pool)});
+}
+
 bool Connection::send_attached(const AttachReply& reply) {
   return send({.head = attached_frame(reply)});
 }

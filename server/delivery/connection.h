@@ -45,6 +45,8 @@ class Connection {
   bool send_standstill(const std::string& text);  // what it waits for; counts as silence
   // Sends a warning to the consumer's user; nothing has failed.
   bool send_notice(const std::string& text);
+  // Has the consumer, which said that it would, start a process for this pool (RunnerPool::key).
+  bool send_runners_wanted(const std::string& pool);
   bool send_attached(const AttachReply& reply);
   bool send_arena_open(const Arena& arena);
   // Right after the arena that it belongs to. Only to a consumer that has named a GPU; batches that

@@ -180,6 +180,7 @@ Result<Request> parse_attach(std::span<const std::byte> bytes) {
   request.blob_bytes = frame.blob_bytes;
   request.incarnation = frame.incarnation;
   request.reconnect = reconnect;
+  request.starts_runners = frame.starts_runners != 0;
   if (frame.start != wire::StartMode::kFresh && frame.start != wire::StartMode::kCursor &&
       frame.start != wire::StartMode::kLedger) {
     return tl::unexpected(
@@ -419,6 +420,12 @@ Frame notice_frame(const std::string& full_text) {
   wire::NoticeFrame frame{};
   frame.text_bytes = static_cast<std::uint32_t>(text.size());
   return finish(frame, FrameType::kNotice, text.data(), text.size());
+}
+
+Frame runners_wanted_frame(const std::string& pool) {
+  wire::RunnersWantedFrame frame{};
+  pool.copy(frame.pool, sizeof frame.pool);
+  return finish(frame, FrameType::kRunnersWanted);
 }
 
 Frame attached_frame(const AttachReply& reply) {

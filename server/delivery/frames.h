@@ -71,6 +71,7 @@ struct AttachRequest {
   std::optional<std::int64_t> seed;
   std::uint32_t incarnation = 0;
   bool reconnect = false;
+  bool starts_runners = false;  // when it is asked to
   wire::StartMode start = wire::StartMode::kFresh;
   StreamPosition cursor;     // for kCursor
   RunTurn in_run;            // of the cursor; run 0: it is a place alone
@@ -217,6 +218,7 @@ Frame error_frame(const Status& status, bool fatal);
 Frame progress_frame(std::uint64_t done, std::uint64_t total, const std::string& text);
 Frame standstill_frame(const std::string& text);
 Frame notice_frame(const std::string& text);
+Frame runners_wanted_frame(const std::string& pool);
 Frame attached_frame(const AttachReply& reply);
 Frame version_frame(const VersionNotice& notice);
 Frame schema_frame(std::uint32_t schema_id, std::uint32_t pipeline_version,

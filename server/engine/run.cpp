@@ -280,6 +280,14 @@ std::string Run::waits_for_runners() const {
   return {};
 }
 
+std::vector<std::string> Run::wanted_runners() const {
+  std::vector<std::string> wanted;
+  for (const auto& caller : callers_) {
+    if (std::string pool = caller->wanted(); !pool.empty()) wanted.push_back(std::move(pool));
+  }
+  return wanted;
+}
+
 // Of what the source draws: each row of an item has a clip of its own.
 std::uint64_t Run::draw_key(const Row& row) const {
   const std::uint64_t epoch_key = mix64(seed_, row.order->epoch);

@@ -92,6 +92,8 @@ class Run {
   }
   // Why a call has rows wait, and what to start; empty: none does.
   std::string waits_for_runners() const;
+  // RowCaller::wanted() of the calls that no process serves.
+  std::vector<std::string> wanted_runners() const;
 
   // The pending fetch of `row` has ended: process() may be called again.
   void fetched(Row& row, Status status) { fetch_.ended(row.bytes, std::move(status)); }

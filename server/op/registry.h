@@ -36,12 +36,6 @@ class Registry {
     return nullptr;
   }
   const std::vector<OpInfo>& ops() const { return ops_; }
-  // These, and one more.
-  Registry with(OpInfo op) const {
-    std::vector<OpInfo> ops = ops_;
-    ops.push_back(std::move(op));
-    return Registry(std::move(ops));
-  }
 
  private:
   std::vector<OpInfo> ops_;

@@ -91,6 +91,8 @@ class RowCaller {
   virtual void look_for_dropped() = 0;
   // Why rows wait for processes, and what to start; empty: they do not, beyond their turn.
   virtual std::string waits_for() const = 0;
+  // What a process is to be told that comes to take rows; empty: some have come already.
+  virtual std::string wanted() const = 0;
 };
 
 using RowCallers = std::vector<std::shared_ptr<RowCaller>>;

@@ -35,9 +35,10 @@ std::string replaced_text(const PipelineVersion& pipeline,
 
 }  // namespace
 
-Trials::Trials(engine::Executor& executor, const Clock& clock)
+Trials::Trials(engine::Executor& executor, const Clock& clock, UserCode code)
     : executor_(executor),
       clock_(clock),
+      code_(std::move(code)),
       permits_(std::make_shared<UserPermits>(kMostOfUser, kMostOfUserInAll)) {}
 
 Result<MadeBatch> Trials::make(uid_t user, const PipelineVersion& pipeline,
@@ -67,9 +68,10 @@ Result<MadeBatch> Trials::make_step(uid_t user, const PipelineVersion& pipeline,
                                     job::StepAt at, const source::BatchRows& rows,
                                     const BatchProgress& progress) {
   SPDLD_ASSIGN(source::Sampler sampler, pipeline.sampler(seed));
-  const auto run =
-      std::make_shared<engine::Run>(pipeline.plan, pipeline.source, std::move(sampler), seed,
-                                    executor_.pool(), engine::RunLimits{}, clock_);
+  SPDLD_ASSIGN(RowCallers callers, open_callers(code_, pipeline, user));
+  const auto run = std::make_shared<engine::Run>(pipeline.plan, pipeline.source, std::move(sampler),
+                                                 seed, executor_.pool(), engine::RunLimits{},
+                                                 clock_, nullptr, std::move(callers));
   return make(user, pipeline, run, at, rows, progress);
 }
 

@@ -15,6 +15,7 @@
 #include "engine/executor.h"
 #include "pipeline/one_batch.h"
 #include "pipeline/pipeline_version.h"
+#include "pipeline/user_code.h"
 
 namespace spdld::pipeline {
 
@@ -25,7 +26,7 @@ namespace spdld::pipeline {
 // Thread-safe. Owned by Sessions; the executor outlives it.
 class Trials {
  public:
-  Trials(engine::Executor& executor, const Clock& clock);
+  Trials(engine::Executor& executor, const Clock& clock, UserCode code = {});
 
   // A batch with `run`, whose rows are of `pipeline`. Blocks until the batch is there, has failed,
   // or `progress` (may be empty) gives up: kCancelled.
@@ -51,6 +52,7 @@ class Trials {
  private:
   engine::Executor& executor_;
   const Clock& clock_;
+  const UserCode code_;
   // Shared with the batches, which may outlive this.
   const std::shared_ptr<UserPermits> permits_;
 };

@@ -80,6 +80,7 @@ Attacher::Attacher(const Parts& parts)
       drain_(parts.drain),
       pipelines_(parts.pipelines),
       gpus_(parts.gpus),
+      runner_starts_(parts.runner_starts),
       claims_(parts.deps, parts.table, parts.records, parts.streams),
       threads_(std::make_shared<BlockingPool>("spdld-attach", kAttachThreads)) {
   table_.set_attaching([this](const SessionPtr& session, const delivery::AttachRequest& request) {
@@ -163,6 +164,7 @@ Status Attacher::try_attach(const SessionPtr& session, delivery::AttachRequest r
     if (!begun) return {};
     has_begun = *begun;
   }
+  start_runners(*session);
   // It has its batches by now. Who came by name knows that the daemon's pipeline counts.
   if (!request.pipeline_yaml.empty()) tell_of_changes(session->connection, runs, told);
   return {};
@@ -214,6 +216,13 @@ void Attacher::tell_of_changes(const delivery::ConnectionPtr& connection,
     connection->send_notice(**change);
   MutexLock lock(table_.mutex());
   looks_.erase(connection->id());
+}
+
+void Attacher::start_runners(const Session& session) {
+  MutexLock lock(table_.mutex());
+  if (session.closed || session.job == nullptr) return;
+  const Job& job = *session.job;
+  for (const pipeline::PhasePtr& phase : job.phases()) runner_starts_.ask(job, *phase->run);
 }
 
 pipeline::PipelinePtr Attacher::look_at_data(const SessionPtr& session) {

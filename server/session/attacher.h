@@ -12,6 +12,7 @@
 #include "session/operator.h"
 #include "session/pipeline_finder.h"
 #include "session/router.h"
+#include "session/runner_starts.h"
 #include "session/shard_claims.h"
 #include "stream/device_reserve.h"
 #include "stream/streams.h"
@@ -34,6 +35,7 @@ class Attacher {
     const Drain& drain;
     PipelineFinder& pipelines;
     GpuOpener& gpus;
+    RunnerStarts& runner_starts;
   };
   explicit Attacher(const Parts& parts);
 
@@ -67,6 +69,8 @@ class Attacher {
       SPDLD_EXCLUDES(table_.mutex());
   // The data of the session's job may have been moved or replaced since they were opened. Returns
   // the pipeline that the job runs last.
+  // Those of its job's functions.
+  void start_runners(const Session& session) SPDLD_EXCLUDES(table_.mutex());
   pipeline::PipelinePtr look_at_data(const SessionPtr& session) SPDLD_EXCLUDES(table_.mutex());
   // The session's consumer at its streams, where its job and the request place it.
   Result<std::shared_ptr<Consumer>> connect(const Session& session,
@@ -99,6 +103,7 @@ class Attacher {
   const Drain& drain_;
   PipelineFinder& pipelines_;
   GpuOpener& gpus_;
+  RunnerStarts& runner_starts_;
   ShardClaims claims_;
   // By which it is looked whether data have changed, by the connection that came.
   std::map<std::uint64_t, std::shared_ptr<pipeline::ListingAsker>> looks_

@@ -11,6 +11,7 @@
 #include "delivery/data_server.h"
 #include "engine/executor.h"
 #include "pipeline/catalogue.h"
+#include "pipeline/user_code.h"
 #include "store/store.h"
 
 namespace spdld::session {
@@ -30,6 +31,7 @@ struct SessionsDeps {
   std::size_t jobs_per_user = 1024;            // declared or running; not of trusted users
   std::string address = "/run/spdld";          // where commands reach the daemon
   bool launched = false;                       // by a loader: it ends with those who read from it
+  pipeline::UserCode code = {};                // users' own functions
   // Whether files of the configuration are still being applied; called under the table's mutex.
   std::function<bool()> files_pending = [] { return false; };
 };

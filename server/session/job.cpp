@@ -42,7 +42,8 @@ Session::Session(delivery::ConnectionPtr attaches, const delivery::AttachRequest
       command(cut(request.command, kMaxSaidBytes)),
       host(cut(request.host, kMaxSaidBytes)),
       host_pid(request.host_pid),
-      device(request.device) {}
+      device(request.device),
+      starts_runners(request.starts_runners) {}
 
 std::string Session::process() const {
   const pid_t pid = connection->peer().pid;

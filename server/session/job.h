@@ -49,7 +49,8 @@ struct Session {
   const std::string command;
   const std::string host;
   const std::optional<std::uint32_t> host_pid;
-  const std::string device;  // UUID of the GPU that it wants batches on; empty: none
+  const std::string device;   // UUID of the GPU that it wants batches on; empty: none
+  const bool starts_runners;  // when it is asked to
 
   std::shared_ptr<class Job> job;
   job::Member member;

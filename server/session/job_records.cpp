@@ -138,11 +138,12 @@ Result<std::shared_ptr<engine::SampleCache>> JobRecords::open_cache(
   return deps_.catalogue.open_cache(pipeline);
 }
 
-Result<pipeline::PhasePtr> JobRecords::make_phase(const pipeline::PipelinePtr& pipeline,
+Result<pipeline::PhasePtr> JobRecords::make_phase(uid_t user, const pipeline::PipelinePtr& pipeline,
                                                   std::uint64_t seed,
                                                   std::set<std::string> overrides,
                                                   std::uint32_t prefetch) {
   const engine::Plan& plan = *pipeline->plan;
+  SPDLD_ASSIGN(RowCallers callers, pipeline::open_callers(deps_.code, *pipeline, user));
   SPDLD_ASSIGN(std::shared_ptr<engine::SampleCache> cache, open_cache(*pipeline));
   SPDLD_ASSIGN(source::Sampler sampler, pipeline->sampler(seed));
   auto phase = std::make_shared<pipeline::Phase>();
@@ -151,6 +152,8 @@ Result<pipeline::PhasePtr> JobRecords::make_phase(const pipeline::PipelinePtr& p
   phase->tail = plan.spec.batch.last;
   phase->batch = static_cast<std::uint64_t>(plan.spec.batch.size);
   phase->content = pipeline->work_digest;
+  // A function may do for one user what it does not do for another.
+  if (!callers.empty()) phase->content += " of " + std::to_string(user);
   phase->seed = seed;
   phase->prefetch = prefetch;
   phase->pipeline = pipeline;
@@ -159,7 +162,7 @@ Result<pipeline::PhasePtr> JobRecords::make_phase(const pipeline::PipelinePtr& p
   if (cache != nullptr) phase->cache_use = std::make_shared<engine::SampleCache::Use>(cache);
   phase->run = std::make_shared<engine::Run>(pipeline->plan, pipeline->source, std::move(sampler),
                                              seed, deps_.executor.pool(), engine::RunLimits{},
-                                             deps_.clock, std::move(cache));
+                                             deps_.clock, std::move(cache), std::move(callers));
   return phase;
 }
 
@@ -184,7 +187,7 @@ KeptFailures JobRecords::kept_failures(const job::JobKey& key) {
 Result<JobPtr> JobRecords::make_job(job::JobKey key, const pipeline::PipelinePtr& pipeline,
                                     std::uint64_t seed, std::uint32_t num_shards, bool is_private,
                                     KeptFailures failures) {
-  SPDLD_ASSIGN(pipeline::PhasePtr phase, make_phase(pipeline, seed));
+  SPDLD_ASSIGN(pipeline::PhasePtr phase, make_phase(key.uid, pipeline, seed));
   if (job::steps_per_epoch(stream::facts_of(*phase), num_shards) == 0)
     return error(Code::kFailedPrecondition,
                  "pipeline '" + key.pipeline + "' has " +
@@ -220,7 +223,8 @@ pipeline::Asked<JobPlanPtr> JobRecords::rebuild_plan(const store::StoredJob& sto
   }
   std::map<std::uint32_t, pipeline::PhasePtr> phases;
   for (const auto& [version, kept] : stored.phases) {
-    SPDLD_ASSIGN(phases[version], make_phase(pipelines[version], stored.seed, kept.overrides));
+    SPDLD_ASSIGN(phases[version],
+                 make_phase(stored.key.uid, pipelines[version], stored.seed, kept.overrides));
   }
   for (const auto& [version, facts] : stored.schedule.versions) {
     const auto phase = phases.find(version);
@@ -390,7 +394,8 @@ pipeline::Asked<JobPtr> JobRecords::inherit(store::StoredJob stored,
   phase.batch_size = request.batch_size;
   SPDLD_ASSIGN(const std::optional<pipeline::PipelinePtr> pipeline, open(phase));
   if (!pipeline) return std::optional<JobPtr>();
-  SPDLD_ASSIGN(const pipeline::PhasePtr made, make_phase(*pipeline, stored.seed, phase.overrides));
+  SPDLD_ASSIGN(const pipeline::PhasePtr made,
+               make_phase(stored.key.uid, *pipeline, stored.seed, phase.overrides));
   const std::uint32_t num_shards = request.num_shards.value_or(shards_of(stored.schedule));
   stored.start.step = 0;  // no step of other batches means anything in these
   SPDLD_ASSIGN(const JobPtr job, rebuild(stored, new_run(made, {.shards = num_shards})));

@@ -47,8 +47,9 @@ class JobRecords {
   // deleted.
   Status restore(const std::function<void(std::string)>& warn) SPDLD_EXCLUDES(table_.mutex());
 
-  Result<pipeline::PhasePtr> make_phase(const pipeline::PipelinePtr& pipeline, std::uint64_t seed,
-                                        std::set<std::string> overrides = {},
+  // Of a job of `user`.
+  Result<pipeline::PhasePtr> make_phase(uid_t user, const pipeline::PipelinePtr& pipeline,
+                                        std::uint64_t seed, std::set<std::string> overrides = {},
                                         std::uint32_t prefetch = 0);
   Result<JobPtr> make_job(job::JobKey key, const pipeline::PipelinePtr& pipeline,
                           std::uint64_t seed, std::uint32_t num_shards, bool is_private,

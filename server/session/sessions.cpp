@@ -28,7 +28,7 @@ std::string parting_of(delivery::CloseCause cause) {
 
 Sessions::Sessions(SessionsDeps deps)
     : deps_(deps),
-      trials_(deps.executor, deps.clock),
+      trials_(deps.executor, deps.clock, deps.code),
       streams_(deps.executor, deps.arenas, deps.arena_kind, deps.clock),
       table_(deps_, streams_),
       records_(deps_, table_, streams_),
@@ -38,7 +38,8 @@ Sessions::Sessions(SessionsDeps deps)
       drain_(deps_, table_),
       operator_(deps_, table_, records_, changes_, keeper_, drain_),
       gpus_(deps.devices, table_),
-      planner_(deps_, table_, records_, trials_, gpus_),
+      runner_starts_(deps_, table_),
+      planner_(deps_, table_, records_, trials_, gpus_, runner_starts_),
       swaps_(deps_, table_, keeper_, planner_, gpus_),
       new_pipelines_(deps_, trials_),
       changing_("spdld-apply", kChangesOfUser),
@@ -55,7 +56,8 @@ Sessions::Sessions(SessionsDeps deps)
                  .operators = operator_,
                  .drain = drain_,
                  .pipelines = pipelines_,
-                 .gpus = gpus_}) {
+                 .gpus = gpus_,
+                 .runner_starts = runner_starts_}) {
   deps_.catalogue.set_letting_go([this] { streams_.drop_ended(); });
 }
 
@@ -140,6 +142,7 @@ void Sessions::heartbeat() {
       std::optional<engine::Executor::Headway> headway = session->consumer->starved();
       waiting.starves = headway.has_value();
       if (!headway) continue;
+      runner_starts_.ask(*session->job, run);
       const bool moves = std::exchange(session->seen_moves, headway->moves) != headway->moves;
       // Rows of other shards are made before its own, or instead of some that do not come.
       waiting.comes_on = moves || (works && !headway->own);

@@ -10,6 +10,7 @@
 #include "session/queries.h"
 #include "session/rank_applies.h"
 #include "session/reports.h"
+#include "session/runner_starts.h"
 
 namespace spdld::session {
 
@@ -76,6 +77,7 @@ class Sessions final : public delivery::DataService {
   Drain drain_;
   Operator operator_;
   GpuOpener gpus_;
+  RunnerStarts runner_starts_;
   SwapPlanner planner_;
   Swaps swaps_;
   NewPipelines new_pipelines_;

@@ -117,7 +117,7 @@ pipeline::Asked<Readings> ShardClaims::readings_for(const job::JobKey& key,
   std::map<const engine::Run*, std::shared_ptr<engine::Run>> runs;
   for (const auto& [phase, pipeline] : pipelines) {
     SPDLD_ASSIGN(const pipeline::PhasePtr fresh,
-                 records_.make_phase(pipeline, seed, phase->overrides, phase->prefetch));
+                 records_.make_phase(key.uid, pipeline, seed, phase->overrides, phase->prefetch));
     auto same = std::make_shared<pipeline::Phase>(*fresh);
     same->content = phase->content;
     same->run = runs.try_emplace(phase->run.get(), fresh->run).first->second;

@@ -103,6 +103,9 @@ Result<PlannedSwap> SwapPlanner::plan(const JobPtr& job, const pipeline::Pipelin
   auto variant = variant_for(pipeline, vars, batch_size, last->reader(), progress, files);
   if (!variant)
     return tl::unexpected<Status>(variant.error().with_context("job '" + job->key.job + "'"));
+  // Also where it changes nothing: whoever applied it last is asked about when the job comes back.
+  SPDLD_TRY(pipeline::check_author(deps_.code, **variant, job->key.uid)
+                .with_context("job '" + job->key.job + "'"));
   PlannedSwap swap{.job = job,
                    .phase = nullptr,
                    .vars = vars.own,
@@ -121,7 +124,7 @@ Result<PlannedSwap> SwapPlanner::plan(const JobPtr& job, const pipeline::Pipelin
   const auto device_of = [](const pipeline::PipelineVersion& made) {
     return made.plan->spec.delivery.device;
   };
-  if ((*variant)->work_digest == last->content &&
+  if ((*variant)->work_digest == last->pipeline->work_digest &&
       device_of(**variant) == device_of(*last->pipeline)) {
     // The same work: the run goes on as it is, and by another name.
     auto renamed = std::make_shared<pipeline::Phase>(*last);
@@ -139,7 +142,8 @@ Result<PlannedSwap> SwapPlanner::plan(const JobPtr& job, const pipeline::Pipelin
       return swap;
     }
   }
-  SPDLD_ASSIGN(swap.phase, records_.make_phase(*variant, job->seed, vars.overrides, prefetch));
+  SPDLD_ASSIGN(swap.phase,
+               records_.make_phase(job->key.uid, *variant, job->seed, vars.overrides, prefetch));
   const std::uint64_t steps = job::steps_per_epoch(stream::facts_of(*swap.phase), num_shards);
   if (steps == 0)
     return error(Code::kFailedPrecondition,
@@ -152,8 +156,12 @@ Result<PlannedSwap> SwapPlanner::plan(const JobPtr& job, const pipeline::Pipelin
   const job::StepAt at = trial_step(request.at, here, steps);
   const source::Sharding sharding(swap.phase->items, swap.phase->tail,
                                   {.num_shards = num_shards, .batch = swap.phase->batch});
+  const auto watched = [&](std::uint64_t made_rows, const std::string& what) {
+    runner_starts_.ask_unlocked(*job, *swap.phase->run);
+    return !progress || progress(made_rows, what);
+  };
   const auto made = trials_.make(job->key.uid, **variant, swap.phase->run, at,
-                                 sharding.rows(at.step, 0), progress);
+                                 sharding.rows(at.step, 0), watched);
   if (!made)
     return tl::unexpected<Status>(
         made.error().with_context("job '" + job->key.job +

@@ -12,6 +12,7 @@
 #include "session/changes.h"
 #include "session/gpus.h"
 #include "session/job_records.h"
+#include "session/runner_starts.h"
 
 namespace spdld::session {
 
@@ -63,8 +64,13 @@ struct SwapVars {
 class SwapPlanner {
  public:
   SwapPlanner(const SessionsDeps& deps, JobTable& table, JobRecords& records,
-              pipeline::Trials& trials, GpuOpener& gpus)
-      : deps_(deps), table_(table), records_(records), trials_(trials), gpus_(gpus) {}
+              pipeline::Trials& trials, GpuOpener& gpus, RunnerStarts& runner_starts)
+      : deps_(deps),
+        table_(table),
+        records_(records),
+        trials_(trials),
+        gpus_(gpus),
+        runner_starts_(runner_starts) {}
 
   // Plans the swap of each job and makes a trial batch of its new phase. Slow.
   Result<std::vector<PlannedSwap>> plan(const job::Caller& caller,
@@ -100,6 +106,7 @@ class SwapPlanner {
   JobRecords& records_;
   pipeline::Trials& trials_;
   GpuOpener& gpus_;
+  RunnerStarts& runner_starts_;
 };
 
 }  // namespace spdld::session

@@ -20,6 +20,9 @@ ConnectionBounds connection_bounds(const LimitsConfig& limits, std::uint64_t des
   // Nobody takes all.
   bounds.control_per_user =
       std::min(static_cast<std::size_t>(limits.control_connections), bounds.control / 2);
+  bounds.runners = part(16, 8, 4096);
+  bounds.runners_reserved = bounds.runners / 8;
+  bounds.runners_per_user = bounds.runners / 2;
   return bounds;
 }
 

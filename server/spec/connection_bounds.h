@@ -15,12 +15,16 @@ struct ConnectionBounds {
   std::size_t data_per_user = 0;
   std::size_t control = 0;  // of others than these
   std::size_t control_per_user = 0;
+  std::size_t runners = 0;  // supervisors and children
+  std::size_t runners_reserved = 0;
+  std::size_t runners_per_user = 0;
 
   friend bool operator==(const ConnectionBounds&, const ConnectionBounds&) = default;
 };
 
 // For a daemon that may have so many descriptors. A data connection takes two (socket and pidfd)
-// and mostly one for an arena.
+// and mostly one for an arena; one of a
+// runner, two.
 ConnectionBounds connection_bounds(const LimitsConfig& limits, std::uint64_t descriptors);
 
 }  // namespace spdld::spec

@@ -307,14 +307,14 @@ def answer_to(daemon: Any, protocols: tuple[int, int], client: str = "test clien
 
 @pytest.mark.parametrize(
     ("speaks", "shown"),
-    [((7, 7), "data protocol 7"), ((0, 0), "data protocol 0"), ((1, 4), "data protocols 1 to 4")],
+    [((7, 7), "data protocol 7"), ((0, 0), "data protocol 0"), ((1, 5), "data protocols 1 to 5")],
 )
 def test_a_client_of_another_build_is_refused_by_name(
     running: Any, speaks: tuple[int, int], shown: str
 ) -> None:
     text = answer_to(running, speaks)
     assert re.fullmatch(
-        rf"test client 9\.9 speaks {shown}, and the daemon spdld [0-9.]+ speaks data protocol 4: "
+        rf"test client 9\.9 speaks {shown}, and the daemon spdld [0-9.]+ speaks data protocol 5: "
         "install the same build of spdld for both",
         text,
     ), text

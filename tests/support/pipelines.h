@@ -9,7 +9,6 @@
 #include "engine/plan/builtin_ops.h"
 #include "engine/plan/plan.h"
 #include "media/jpeg_scan/seek_indexes.h"
-#include "op/call_op.h"
 #include "spec/parse.h"
 
 namespace spdld::testing {
@@ -25,20 +24,13 @@ inline const Registry& ops() {
   return kOps;
 }
 
-// With calls of users' functions.
-inline const Registry& ops_with_calls() {
-  static const Registry kOps = ops().with(python_op());
-  return kOps;
-}
-
 // A pipeline from its stages and further keys, over a source that the test brings itself.
-inline Result<spec::PipelineSpec> parse(const std::string& stages, const std::string& rest = "",
-                                        const Registry& registry = ops()) {
+inline Result<spec::PipelineSpec> parse(const std::string& stages, const std::string& rest = "") {
   spec::ParseOptions options;
   options.directory = "/";
   return spec::parse_pipeline("pipeline: test\nsource:\n  files: {root: /data}\nstages:\n" +
                                   stages + (rest.empty() ? "batch: {size: 4}\n" : rest),
-                              "test.yaml", registry, options);
+                              "test.yaml", ops(), options);
 }
 
 inline std::vector<source::SourceField> labelled_images() {
@@ -47,10 +39,9 @@ inline std::vector<source::SourceField> labelled_images() {
 
 inline Result<std::shared_ptr<const engine::Plan>> compile(
     const std::string& stages, const std::string& rest = "",
-    const std::vector<source::SourceField>& fields = labelled_images(),
-    const Registry& registry = ops()) {
-  SPDLD_ASSIGN(spec::PipelineSpec spec, parse(stages, rest, registry));
-  return engine::compile(std::move(spec), registry, fields);
+    const std::vector<source::SourceField>& fields = labelled_images()) {
+  SPDLD_ASSIGN(spec::PipelineSpec spec, parse(stages, rest));
+  return engine::compile(std::move(spec), ops(), fields);
 }
 
 }  // namespace spdld::testing

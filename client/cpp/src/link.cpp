@@ -179,6 +179,14 @@ bool Link::digest(std::span<const std::byte> frame, Waiting* waiting) {
       }
       return true;
     }
+    case FrameType::kRunnersWanted: {
+      const auto wanted = fixed_part<wire::RunnersWantedFrame>(frame);
+      if (!wanted) lose("the daemon sent a wish for runners that makes no sense");
+      // Who does not wait is asked again.
+      if (waiting != nullptr)
+        waiting->runners_wanted({wanted->pool, ::strnlen(wanted->pool, sizeof wanted->pool)});
+      return true;
+    }
     case FrameType::kError: {
       const auto error = fixed_part<wire::ErrorFrame>(frame);
       if (!error) lose("the daemon sent an error that makes no sense");
@@ -421,9 +429,10 @@ std::span<const std::byte> Link::answer(std::uint32_t serial, Waiting& waiting) 
         throw PipelineError(known ? static_cast<int>(refused.code) : kUnknown,
                             text_after<wire::RefusedFrame>(frame, refused.text_bytes));
       }
-      // Progress, errors and farewells count now.
+      // These count now.
       case FrameType::kProgress:
       case FrameType::kStandstill:
+      case FrameType::kRunnersWanted:
       case FrameType::kError:
       case FrameType::kBye:
         // What was sent before the shard's end comes first: this call alone hears of it now.

@@ -31,7 +31,7 @@ _START_SECONDS = 30.0
 _SOCKET = "data.sock"
 LOG = "spdld.log"
 # A daemon that was started here removes its directory in the end, and all that is in it.
-_CONTENTS = {_SOCKET, LOG, "control.sock", "lock", "lock.next", "state"}
+_CONTENTS = {_SOCKET, LOG, "control.sock", "runner.sock", "lock", "lock.next", "state"}
 _SCHEDULER_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "JOB_ID")
 # What a service manager told the trainer and does not mean the daemon.
 _NOT_INHERITED = (

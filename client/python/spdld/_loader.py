@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from . import _core, _habits, _launch, _pipeline, _rank
+from . import _core, _habits, _launch, _pipeline, _rank, _runner_start
 from ._apply import Applied, parse_at
 from ._arguments import device_name, known, seconds, text, whole
 from ._feed import END, Feed
@@ -176,6 +176,7 @@ class Loader:
             on_wait=check,
             on_notice=_log.warning,
             on_unreachable=launcher,
+            start_runners=_runner_start.starter(where),
             **numbers,
         )
         self._feed = Feed(self._core, make, map, map_threads, check)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import grp
 import hashlib
 import importlib
 import importlib.util
@@ -12,6 +13,7 @@ import inspect
 import json
 import mmap
 import os
+import pwd
 import random
 import socket
 import struct
@@ -66,7 +68,7 @@ def load(call: str) -> Callable[..., Any]:
         known = path.stem if path.stem not in sys.modules else f"spdld_{path.stem}"
         spec = importlib.util.spec_from_file_location(known, path)
         target = sys.modules[known] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(target)
+        exec(compile(_own_text(path), path, "exec"), target.__dict__)
     else:
         target = importlib.import_module(place)
     for part in name.split("."):
@@ -74,6 +76,34 @@ def load(call: str) -> Callable[..., Any]:
     if not callable(target):
         raise TypeError(f"{call} is a {type(target).__name__}, and no function")
     return target
+
+
+def _own_text(path: Path) -> bytes:
+    """The text of a file that nobody but this user and root can have written."""
+    with path.open("rb") as file:
+        info = os.fstat(file.fileno())
+        if info.st_uid not in (os.geteuid(), 0):
+            raise PermissionError(
+                f"{path} belongs to uid {info.st_uid}, and code runs as uid {os.geteuid()} only "
+                "from files of that user or root: make a copy of your own"
+            )
+        if info.st_mode & 0o002 or (info.st_mode & 0o020 and not _is_private(info.st_gid)):
+            raise PermissionError(
+                f"{path} can be written by others than you (mode {info.st_mode & 0o777:03o}), and "
+                f"would run as you: chmod go-w {path}"
+            )
+        return file.read()
+
+
+def _is_private(gid: int) -> bool:
+    """Whether it is the group that this user has alone."""
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return (
+        user.pw_gid == gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+    )
 
 
 def load_or_exit(pool: dict[str, Any]) -> Rows:

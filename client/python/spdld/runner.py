@@ -65,7 +65,7 @@ class _Process:
 
 
 class Supervisor:
-    def __init__(self, address: str, key: str) -> None:
+    def __init__(self, address: str, key: str, prints_for: int | None) -> None:
         self._address = address
         self._key = key
         self._pid = os.getpid()
@@ -77,6 +77,7 @@ class Supervisor:
         self._children: list[_Process] = []
         self._selector = selectors.DefaultSelector()
         self._next_look = 0.0
+        self._prints_for = prints_for  # the process whose stderr this has; none: its own
 
     def run(self) -> int:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -88,6 +89,7 @@ class Supervisor:
         signal.set_wakeup_fd(self._woken.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         self._selector.register(wake, selectors.EVENT_READ, lambda: wake.recv(4096))
+        self._watch_printing()
         try:
             self._attach(time.monotonic())
             while True:
@@ -105,6 +107,23 @@ class Supervisor:
         finally:
             for process in [self._seed, *self._children]:
                 _kill(process)
+
+    def _watch_printing(self) -> None:
+        """Whoever reads that process's stderr is not to wait for this one's end."""
+        if self._prints_for is None:
+            return
+        try:
+            pidfd = os.pidfd_open(self._prints_for)
+        except OSError:
+            _drop_stderr()
+            return
+
+        def ended() -> None:
+            self._selector.unregister(pidfd)
+            os.close(pidfd)
+            _drop_stderr()
+
+        self._selector.register(pidfd, selectors.EVENT_READ, ended)
 
     # The daemon.
 
@@ -387,6 +406,12 @@ class Supervisor:
             process.reader = -1
 
 
+def _drop_stderr() -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    os.close(null)
+
+
 class _Ended(Exception):  # noqa: N818 - no error
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -407,12 +432,22 @@ def main() -> int:
     )
     parser.add_argument("--address", required=True, metavar="DIR", help="the daemon's runtime_dir")
     parser.add_argument("--pool", required=True, metavar="KEY", help="as the daemon told it")
+    parser.add_argument(
+        "--detach",
+        type=int,
+        metavar="PID",
+        help="go on in the background; what functions print is dropped once this process has ended",
+    )
     options = parser.parse_args()
+    if options.detach is not None:
+        del sys.path[0]  # the directory that this was started in
+        if os.fork() != 0:
+            os._exit(0)
     # Before anything is imported that looks at it: a process for each core is enough.
     for library in _ONE_THREAD:
         os.environ[f"{library}_NUM_THREADS"] = "1"
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    return Supervisor(options.address, options.pool).run()
+    return Supervisor(options.address, options.pool, options.detach).run()
 
 
 if __name__ == "__main__":

@@ -109,7 +109,8 @@ LoaderOptions options_from(
     const std::string& replace, std::map<std::string, std::string> env, bool ledger,
     std::optional<std::uint32_t> prefetch, std::string device, std::string address,
     double timeout_s, double connect_timeout_s, std::string client_name, const nb::object& on_wait,
-    const nb::object& on_notice, const nb::object& on_unreachable) {
+    const nb::object& on_notice, const nb::object& on_unreachable,
+    const nb::object& start_runners) {
   LoaderOptions options;
   options.pipeline = std::move(pipeline);
   options.job = std::move(job);
@@ -135,6 +136,7 @@ LoaderOptions options_from(
   options.client_name = std::move(client_name);
   options.on_notice = callback<const std::string&>(on_notice);
   options.on_unreachable = callback<const std::string&>(on_unreachable);
+  options.start_runners = callback<const std::string&>(start_runners);
   // Signals first, so that Ctrl-C ends the wait even if the caller's own check never returns.
   options.on_wait = [check = callback<>(on_wait)] {
     {
@@ -186,13 +188,14 @@ void bind_loader(nb::module_& module) {
              std::map<std::string, std::string> env, bool ledger,
              std::optional<std::uint32_t> prefetch, std::string device, std::string address,
              double timeout_s, double connect_timeout_s, std::string client_name,
-             nb::object on_wait, nb::object on_notice, nb::object on_unreachable) {
+             nb::object on_wait, nb::object on_notice, nb::object on_unreachable,
+             nb::object start_runners) {
             new (self) PyLoader(options_from(
                 std::move(pipeline), std::move(job), rank, world_size, shard, num_shards, replica,
                 replicas, seed, batch_size, std::move(vars), std::move(pipeline_yaml),
                 std::move(pipeline_file), replace, std::move(env), ledger, prefetch,
                 std::move(device), std::move(address), timeout_s, connect_timeout_s,
-                std::move(client_name), on_wait, on_notice, on_unreachable));
+                std::move(client_name), on_wait, on_notice, on_unreachable, start_runners));
           },
           nb::arg("pipeline"), nb::kw_only(), nb::arg("job").none(), nb::arg("rank").none(),
           nb::arg("world_size").none(), nb::arg("shard").none(), nb::arg("num_shards").none(),
@@ -201,7 +204,8 @@ void bind_loader(nb::module_& module) {
           nb::arg("pipeline_file"), nb::arg("replace"), nb::arg("env"), nb::arg("ledger"),
           nb::arg("prefetch").none(), nb::arg("device"), nb::arg("address"), nb::arg("timeout_s"),
           nb::arg("connect_timeout_s"), nb::arg("client_name"), nb::arg("on_wait").none(),
-          nb::arg("on_notice").none(), nb::arg("on_unreachable").none())
+          nb::arg("on_notice").none(), nb::arg("on_unreachable").none(),
+          nb::arg("start_runners").none())
       .def("next",
            [](PyLoader& self) -> nb::object {
              std::optional<Batch> batch =

@@ -91,7 +91,7 @@ TYPES = {
     "Blob": 128,
 }
 NAMES = {number: name for name, number in TYPES.items()}
-PROTOCOL = 4
+PROTOCOL = 5
 MAGIC = 0x4C445053
 ARENA_MAGIC = 0x414E455241445053
 TEXT_KEYS = {
@@ -354,7 +354,7 @@ class FakeDaemon:
             "run",
             "turn",
             "branch",
-            "reserved",
+            "starts_runners",
             "text_count",
             "blob_bytes",
         ]

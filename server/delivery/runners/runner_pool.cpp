@@ -71,6 +71,7 @@ class RunnerPool::Holder final : public RowCaller {
     pool_->loop_->post([pool = pool_] { pool->drop_unwanted(); });
   }
   std::string waits_for() const override { return pool_->waits_for(); }
+  std::string wanted() const override { return pool_->wanted(); }
 
  private:
   const std::shared_ptr<RunnerPool> pool_;
@@ -122,6 +123,11 @@ void RunnerPool::let_go(std::uint64_t holder) {
 std::string RunnerPool::waits_for() const {
   MutexLock lock(mutex_);
   return waits_for_;
+}
+
+std::string RunnerPool::wanted() const {
+  MutexLock lock(mutex_);
+  return is_wanted_ ? key_ : std::string();
 }
 
 void RunnerPool::add_views(std::vector<RunnerView>& views) const {
@@ -642,6 +648,7 @@ void RunnerPool::publish() {
   }
   MutexLock lock(mutex_);
   waits_for_ = std::move(text);
+  is_wanted_ = supervisors_.empty();
 }
 
 }  // namespace spdld::delivery

@@ -138,6 +138,7 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   void let_go(std::uint64_t holder) SPDLD_EXCLUDES(mutex_);
   void forget(std::uint64_t holder) SPDLD_EXCLUDES(mutex_);
   std::string waits_for() const SPDLD_EXCLUDES(mutex_);
+  std::string wanted() const SPDLD_EXCLUDES(mutex_);
 
   void take_up() SPDLD_EXCLUDES(mutex_);
   void take_incoming() SPDLD_EXCLUDES(mutex_);
@@ -190,6 +191,7 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   std::uint64_t holders_ SPDLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t next_holder_ SPDLD_GUARDED_BY(mutex_) = 1;
   std::string waits_for_ SPDLD_GUARDED_BY(mutex_);
+  bool is_wanted_ SPDLD_GUARDED_BY(mutex_) = true;  // no supervisor is there
   // By supervisor's connection and number.
   std::map<std::pair<std::uint64_t, std::uint32_t>, RunnerView> views_ SPDLD_GUARDED_BY(mutex_);
 };

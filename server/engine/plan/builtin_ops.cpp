@@ -8,6 +8,7 @@
 
 #include "engine/plan/row_filter.h"
 #include "media/ops.h"
+#include "op/call_op.h"
 #include "transform/ops.h"
 
 namespace spdld::engine {
@@ -24,6 +25,7 @@ Registry builtin_ops(const std::shared_ptr<media::SeekIndexes>& indexes) {
   for (std::vector<OpInfo> ops : {media::ops(indexes), transform::ops()})
     std::move(ops.begin(), ops.end(), std::back_inserter(all));
   all.push_back(filter_op());
+  all.push_back(python_op());
   return Registry(std::move(all));
 }
 

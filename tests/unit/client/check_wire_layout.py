@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 # A change of a frame changes this file and raises wire::kProtocol with it.
-PROTOCOL = 4
+PROTOCOL = 5
 
 HEADER = [("header", "II")]
 
@@ -86,7 +86,7 @@ LAYOUT = {
         ("run", "Q"),
         ("turn", "Q"),
         ("branch", "I"),
-        ("reserved", "I"),
+        ("starts_runners", "I"),
         ("text_count", "I"),
         ("blob_bytes", "I"),
     ],
@@ -244,6 +244,7 @@ LAYOUT = {
         ("map_ms", "Q"),
         ("waits_by_length", "6Q"),
     ],
+    "RunnersWantedFrame": HEADER + [("pool", "32s")],
     "AppliedFrame": HEADER
     + [
         ("serial", "I"),

@@ -295,8 +295,8 @@ TEST_F(HostileDaemonSwapTest, RefusesADaemonOfAnotherBuildByName) {
   };
   // As the builds before protocols were counted anew told it; as later ones will.
   for (const Told& told :
-       {Told{1, 1, 4, "data protocols 1 to 4"}, Told{1, 1, 1, "data protocol 1"},
-        Told{5, 5, 5, "data protocol 5"}, Told{4, 4, 5, "data protocols 4 to 5"}}) {
+       {Told{1, 1, 5, "data protocols 1 to 5"}, Told{1, 1, 1, "data protocol 1"},
+        Told{6, 6, 6, "data protocol 6"}, Told{5, 5, 6, "data protocols 5 to 6"}}) {
     HostileDaemon daemon([&](Conversation& consumer) {
       const std::uint8_t generation[16] = {};
       consumer.receive();
@@ -316,7 +316,7 @@ TEST_F(HostileDaemonSwapTest, RefusesADaemonOfAnotherBuildByName) {
     const auto refused = thrown<ConnectionError>([&] { loader.next(); });
     EXPECT_EQ(refused.code(), 9);
     EXPECT_STREQ(refused.what(), (std::string("the daemon spdld 9.9 speaks ") + told.shown +
-                                  ", and rank 9.9 speaks data protocol 4: install the same build "
+                                  ", and rank 9.9 speaks data protocol 5: install the same build "
                                   "of spdld for both")
                                      .c_str());
   }

@@ -74,6 +74,7 @@ int main() {
   FIELD(AttachFrame, run);
   FIELD(AttachFrame, turn);
   FIELD(AttachFrame, branch);
+  FIELD(AttachFrame, starts_runners);
   FIELD(AttachFrame, text_count);
   FIELD(AttachFrame, blob_bytes);
   STRUCT(AttachedFrame);
@@ -182,6 +183,8 @@ int main() {
   FIELD(WaitedFrame, between_ms);
   FIELD(WaitedFrame, map_ms);
   FIELD(WaitedFrame, waits_by_length);
+  STRUCT(RunnersWantedFrame);
+  FIELD(RunnersWantedFrame, pool);
   STRUCT(AppliedFrame);
   FIELD(AppliedFrame, serial);
   FIELD(AppliedFrame, version);

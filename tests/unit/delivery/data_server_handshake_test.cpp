@@ -31,14 +31,14 @@ TEST_F(DataServerTest, RefusesAConsumerOfAnotherBuildByName) {
     return client.last_words();
   };
   const std::string daemon =
-      ", and the daemon spdld 0.1.0 speaks data protocol 4: install the same build of spdld for "
+      ", and the daemon spdld 0.1.0 speaks data protocol 5: install the same build of spdld for "
       "both";
   EXPECT_EQ(answer_to(1, 1), "raw 1.0 speaks data protocol 1" + daemon);
-  EXPECT_EQ(answer_to(5, 5), "raw 1.0 speaks data protocol 5" + daemon);
+  EXPECT_EQ(answer_to(6, 6), "raw 1.0 speaks data protocol 6" + daemon);
   EXPECT_EQ(answer_to(0, 0), "raw 1.0 speaks data protocol 0" + daemon);
   // As the builds before protocols were counted anew told it; as later ones will.
-  EXPECT_EQ(answer_to(1, 4), "raw 1.0 speaks data protocols 1 to 4" + daemon);
-  EXPECT_EQ(answer_to(4, 5), "raw 1.0 speaks data protocols 4 to 5" + daemon);
+  EXPECT_EQ(answer_to(1, 5), "raw 1.0 speaks data protocols 1 to 5" + daemon);
+  EXPECT_EQ(answer_to(5, 6), "raw 1.0 speaks data protocols 5 to 6" + daemon);
   EXPECT_EQ(server_->stats().protocol_errors, 0u);
 }
 

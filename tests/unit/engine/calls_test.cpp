@@ -80,6 +80,7 @@ class FakeCaller final : public RowCaller {
     changed_.notify_all();
   }
   std::string waits_for() const override { return "start runners"; }
+  std::string wanted() const override { return {}; }
 
   void hold() {
     MutexLock lock(mutex_);
@@ -157,9 +158,9 @@ class CallsTest : public ::testing::TestWithParam<unsigned> {
 
   std::shared_ptr<SlotReader> start(const std::string& calls, RowCallers callers,
                                     std::uint64_t steps = kCalled / kCalledRows) {
-    auto plan = testing::compile("  - fetch: {concurrency: 64}\n" + calls,
-                                 "batch: {size: 30, max_bytes: 64KiB}\n",
-                                 testing::labelled_images(), testing::ops_with_calls());
+    auto plan =
+        testing::compile("  - fetch: {concurrency: 64}\n" + calls,
+                         "batch: {size: 30, max_bytes: 64KiB}\n", testing::labelled_images());
     EXPECT_TRUE(plan) << plan.error().message();
     auto reader = std::make_shared<SlotReader>(*plan, steps);
     for (std::size_t i = 0; i < (*plan)->tensors.size(); ++i) fields_[(*plan)->tensors[i].name] = i;

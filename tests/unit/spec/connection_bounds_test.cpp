@@ -9,7 +9,7 @@ namespace {
 TEST(ConnectionBoundsTest, LeaveDescriptorsForArenasAndFiles) {
   for (const std::uint64_t descriptors : {128U, 256U, 512U, 1024U, 65536U, 1U << 20}) {
     const ConnectionBounds bounds = connection_bounds(LimitsConfig{}, descriptors);
-    EXPECT_LE(3 * bounds.data + bounds.control, descriptors) << descriptors;
+    EXPECT_LE(3 * bounds.data + bounds.control + 2 * bounds.runners, descriptors) << descriptors;
   }
 }
 
@@ -20,6 +20,8 @@ TEST(ConnectionBoundsTest, NeverGiveOneUserAllPlaces) {
     EXPECT_GT(bounds.data_reserved, 0U);
     EXPECT_LT(bounds.data_per_user, bounds.data - bounds.data_reserved) << descriptors;
     EXPECT_LT(bounds.control_per_user, bounds.control) << descriptors;
+    EXPECT_GT(bounds.runners_per_user, 0U);
+    EXPECT_LT(bounds.runners_per_user, bounds.runners - bounds.runners_reserved) << descriptors;
   }
 }
 

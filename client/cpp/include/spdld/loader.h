@@ -63,6 +63,10 @@ struct LoaderOptions {
   std::function<void(const std::string&)> on_notice = {};
   // Told before each further attempt that no daemon answers at the address, and why.
   std::function<void(const std::string&)> on_unreachable = {};
+  // Starts a process that calls a function of this user's, of which the pipeline makes use: `python
+  // -m spdld.runner --pool POOL --address` with the daemon's runtime directory, in an environment
+  // that can import it. Returns at once. Empty: this process is not asked to.
+  std::function<void(const std::string& pool)> start_runners = {};
 };
 
 // At which step a job changes to what is applied. The new pipeline makes its first batch beside the

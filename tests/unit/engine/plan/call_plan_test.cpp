@@ -17,7 +17,7 @@ using From = PlannedCall::Argument::From;
 Result<std::shared_ptr<const Plan>> compile_call(
     const std::string& stages, const std::string& rest = "batch: {size: 4, max_bytes: 1MiB}\n",
     const std::vector<source::SourceField>& fields = testing::labelled_images()) {
-  return testing::compile("  - fetch\n" + stages, rest, fields, testing::ops_with_calls());
+  return testing::compile("  - fetch\n" + stages, rest, fields);
 }
 
 std::string refusal(const std::string& stages) {

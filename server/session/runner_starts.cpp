@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/runner_starts.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace spdld::session {
+namespace {
+
+// What an interpreter is given to come up, and to say hello.
+constexpr std::chrono::seconds kStartPatience{5};
+
+}  // namespace
+
+void RunnerStarts::ask(const Job& job, const engine::Run& run) {
+  const std::vector<std::string> wanted = run.wanted_runners();
+  if (wanted.empty()) return;
+  std::vector<SessionPtr> able = job.attached();
+  std::erase_if(
+      able, [](const SessionPtr& session) { return session->closed || !session->starts_runners; });
+  if (able.empty()) return;
+  const auto now = deps_.clock.now();
+  std::erase_if(asked_,
+                [&](const auto& asked) { return now - asked.second.at >= 2 * kStartPatience; });
+  for (const std::string& pool : wanted) {
+    const auto last = asked_.find(pool);
+    if (last != asked_.end() && now - last->second.at < kStartPatience) continue;
+    auto next = able.begin();
+    if (last != asked_.end()) {
+      next = std::find_if(able.begin(), able.end(), [&](const SessionPtr& session) {
+        return session->id > last->second.session;
+      });
+      if (next == able.end()) next = able.begin();
+    }
+    (*next)->connection->send_runners_wanted(pool);
+    asked_[pool] = {.at = now, .session = (*next)->id};
+  }
+}
+
+}  // namespace spdld::session
