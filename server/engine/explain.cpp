@@ -317,8 +317,9 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
   for (const PlannedCall& call : plan.calls) fmt::format_to(out, "  call    {}\n", call_text(call));
   for (const RowFilter& filter : plan.filters)
     fmt::format_to(out, "    filter   {}; {}\n", printable(filter.text),
-                   filter.replaces ? "another item takes the place of a row that is rejected"
-                                   : "a row that is rejected is not valid");
+                   filter.rejection.replaces
+                       ? "another item takes the place of a row that is rejected"
+                       : "a row that is rejected is not valid");
   if (facts.image) text += image_text(*facts.image, plan.image->format.dtype);
   if (plan.spec.cache && context.cache)
     fmt::format_to(out, "cache    {}\n", cache_text(*plan.spec.cache, *context.cache));

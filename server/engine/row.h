@@ -25,7 +25,7 @@ struct Row {
   std::uint64_t repetition = 0;  // which of the item's rows, also of a substitute
   std::uint32_t attempt = 0;     // 0: the item that the order says; then substitutes
   std::uint32_t failures = 0;    // attempts that failed; the others before this one were rejected
-  const RowFilter* rejected_by = nullptr;  // this attempt
+  const Rejection* rejected_by = nullptr;  // this attempt
   RowBytes bytes;
   std::uint64_t needs_bytes = 0;    // of the memory for decoding (engine/plan/decode_memory.h)
   std::unique_ptr<RowCalls> calls;  // of plans that have some, once they are needed

@@ -136,6 +136,16 @@ Status RowCalls::take(bool& rejected) {
   return {};
 }
 
+Status RowCalls::put_nothing(const Plan& plan) {
+  for (std::size_t call = back_ - 1; call < plan.calls.size(); ++call) {
+    const std::size_t first = plan.calls[call].first_array;
+    for (std::size_t i = 0; i < plan.calls[call].spec.out.size(); ++i)
+      SPDLD_TRY(array(plan, first + i).put_nothing());
+  }
+  back_ = plan.calls.size();
+  return {};
+}
+
 bool RowCalls::try_again(int most) {
   if (tries_ == most) return false;
   ++tries_;

@@ -44,6 +44,8 @@ class RowCalls {
   std::chrono::nanoseconds answered(Status status, std::chrono::nanoseconds now);
   // Takes in what came back, or tells why nothing did. `rejected`: the function gave None.
   Status take(bool& rejected);
+  // Of what all calls give back, from the one that came back last on: they are done.
+  Status put_nothing(const Plan& plan);
   // The call that came back last is made again. False: that was done `most` times already.
   bool try_again(int most);
 

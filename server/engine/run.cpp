@@ -238,12 +238,23 @@ void Run::called(Row& row, Status status) {
 
 RowState Run::end_call(Row& row, CallSink& sink, std::uint64_t token, StreamFailure& failure) {
   RowCalls& calls = *row.calls;
+  const Rejection& rejection = plan_->calls[calls.number()].rejection;
   bool rejected = false;
   Status status;
   try {
     status = calls.take(rejected);
     if (is_dropped(row)) return RowState::kDropped;
-    if (rejected) status = Status(Code::kDataLoss, "its function gave None for it");
+    if (status.ok() && rejected) {
+      rejected_.fetch_add(1, std::memory_order_relaxed);
+      row.rejected_by = &rejection;
+      if (rejection.replaces) {
+        status = replace_rejected(row);
+        if (status.ok()) return RowState::kAgain;
+        failure = {.status = std::move(status)};
+        return RowState::kFailed;
+      }
+      status = calls.put_nothing(*plan_);
+    }
     if (status.ok() && !calls.are_done(*plan_)) return begin_call(row, sink, token);
     if (status.code() == Code::kUnavailable && calls.try_again(plan_->spec.on_error.io.retries))
       return begin_call(row, sink, token);
@@ -330,7 +341,7 @@ Result<Run::Made> Run::make(Row& row, unsigned worker, std::uint64_t granted_byt
     process_stats_.postpone();
     return made;
   }
-  if (!plan_->filters.empty()) judged_.fetch_add(1, std::memory_order_relaxed);
+  if (plan_->may_reject()) judged_.fetch_add(1, std::memory_order_relaxed);
   if (row.rejected_by != nullptr) rejected_.fetch_add(1, std::memory_order_relaxed);
   if (made && *made == Made::kRejected) {
     process_stats_.postpone(clock_.now() - begun);
@@ -383,12 +394,12 @@ bool Run::is_absent(const RowSample& sample, std::size_t task) const {
          plan_->tasks[task]->max_pixels() == 0 && sample.is_absent(plan_->image->request);
 }
 
-const RowFilter* Run::rejecting(const RowSample& sample) const {
-  const RowFilter* rejecting = nullptr;
+const Rejection* Run::rejecting(const RowSample& sample) const {
+  const Rejection* rejecting = nullptr;
   for (const RowFilter& filter : plan_->filters) {
-    if ((rejecting != nullptr && !filter.replaces) || filter.passes(sample)) continue;
-    rejecting = &filter;
-    if (filter.replaces) break;
+    if ((rejecting != nullptr && !filter.rejection.replaces) || filter.passes(sample)) continue;
+    rejecting = &filter.rejection;
+    if (rejecting->replaces) break;
   }
   return rejecting;
 }
@@ -642,12 +653,12 @@ Status Run::replace_rejected(Row& row) const {
   if (row.attempt - row.failures == kMaxRejections) {
     const Judged all = judged();
     return {Code::kFailedPrecondition,
-            "pipeline '" + plan_->spec.name + "': " + row.rejected_by->place +
-                ": filter: for position " + std::to_string(position) + " of epoch " +
-                std::to_string(row.order->epoch) + " " + std::to_string(kMaxRejections + 1) +
-                " items were tried and rejected, and " + std::to_string(all.rejected) + " of all " +
-                counted(all.items, "item") +
-                " so far: mend the condition, leave such items out by 'source.select.where' if the "
+            "pipeline '" + plan_->spec.name + "': " + row.rejected_by->place + ": " +
+                row.rejected_by->stage + ": for position " + std::to_string(position) +
+                " of epoch " + std::to_string(row.order->epoch) + " " +
+                std::to_string(kMaxRejections + 1) + " items were tried and rejected, and " +
+                std::to_string(all.rejected) + " of all " + counted(all.items, "item") +
+                " so far: mend what it asks, leave such items out by 'source.select.where' if the "
                 "listing knows what it asks, or let them stay by 'rejected: invalid'"};
   }
   substitute(row, sampler_.substitute(row.order->epoch, position, row.attempt + 1));

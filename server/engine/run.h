@@ -187,7 +187,7 @@ class Run {
   // From making.next up to that one. False: row.needs_bytes must be granted first.
   Result<bool> run_tasks(Making& making, std::size_t end);
   // Of the filters that do not hold, one that has another item take the row's place, if any has.
-  const RowFilter* rejecting(const RowSample& sample) const;
+  const Rejection* rejecting(const RowSample& sample) const;
   Result<std::uint64_t> run_timed(std::size_t task, FieldWorker& worker, RowSample& sample,
                                   std::span<RowOutput> out, std::uint64_t room_bytes);
   // The row is made: its tensors are its share of the batch from now on.

@@ -88,7 +88,8 @@ Result<std::unique_ptr<Op>> make_python(const Params& params) {
   if (call.out.empty()) return refused("out: names at least one field");
   SPDLD_ASSIGN(call.timeout, parse_timeout(params.get<std::string>("timeout")));
   call.spawn = params.get<std::string>("start") == "spawn";
-  return std::make_unique<CallOp>(std::move(call));
+  return std::make_unique<CallOp>(std::move(call),
+                                  params.get<std::string>("rejected") == "replace");
 }
 
 }  // namespace
@@ -172,6 +173,14 @@ OpInfo python_op() {
                   .doc = "a row that takes longer is the fault of its item, and its process is "
                          "ended: 500ms, 60s, 5min",
                   .default_value = std::string("60s")},
+                 {.name = "rejected",
+                  .type = ParamType::kString,
+                  .doc =
+                      "what becomes of rows for which it gives None: replace, another item takes "
+                      "the place, always the same, and the row is valid; invalid, the row stays, "
+                      "with zeros or nothing in these fields, and is not valid",
+                  .default_value = std::string("replace"),
+                  .choices = {"replace", "invalid"}},
                  {.name = "start",
                   .type = ParamType::kString,
                   .doc = "fork: one process imports the module, and the others are made of it; "

@@ -18,13 +18,17 @@ namespace spdld {
 class CallOp final : public Op {
  public:
   // Of CallSpec::in the names alone are known: what they are follows from the stages before.
-  explicit CallOp(CallSpec call) : Op({}), call_(std::move(call)) {}
+  CallOp(CallSpec call, bool replaces_rejected)
+      : Op({}), call_(std::move(call)), replaces_rejected_(replaces_rejected) {}
   Status plan(FieldTable&, const StageKey&, std::string&) const override { return {}; }
 
   const CallSpec& call() const { return call_; }
+  // Another item takes the place of a row for which it gives None; else the row is not valid.
+  bool replaces_rejected() const { return replaces_rejected_; }
 
  private:
   const CallSpec call_;
+  const bool replaces_rejected_;
 };
 
 // The stage `python`.

@@ -144,6 +144,8 @@ class Rules {
                            "rows wait for room to decode: raise executor.decode_memory, or "
                            "limit the size of what is decoded (max_pixels)"};
       case Shortage::kCalls:
+        if (!facts_.lacks_runners.empty())
+          return Finding{.cause = "runners", .says = facts_.lacks_runners};
         return Finding{.cause = "runners",
                        .says =
                            "rows wait for your own function: raise 'concurrency' of its 'python' "

@@ -49,6 +49,8 @@ struct DiagnosisFacts {
   // Of items that a source has and a rank's next batch waits for, the one that it has longest.
   std::string oldest_read = {};
   double oldest_read_s = 0;
+  // Run::waits_for_runners() of its rows.
+  std::string lacks_runners = {};
   // Rows that took more than ten times as long to make as most: their share of the rows, and of the
   // time; and the row that took longest.
   double slow_rows = 0;

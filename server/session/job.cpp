@@ -137,8 +137,8 @@ void Job::warn_of_rejections(const engine::Run& run) {
   has_warned_of_rejections = true;
   log::warn(
       about(key),
-      "job {}, pipeline {}: the stage 'filter' has rejected {} of {} items, which are read all "
-      "the same: 'source.select' leaves items out before they are read, by what the listing "
+      "job {}, pipeline {}: its filters and functions have rejected {} of {} items, which are read "
+      "all the same: 'source.select' leaves items out before they are read, by what the listing "
       "knows",
       key.job, key.pipeline, judged.rejected, judged.items);
 }

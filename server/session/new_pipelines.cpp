@@ -91,6 +91,14 @@ Result<std::vector<std::string>> NewPipelines::check(
   SPDLD_TRY(check_fits(caller, *built->plan));
   SPDLD_ASSIGN(std::vector<std::string> warnings, check_fits_gpu(*built->plan));
   if (!makes_batch) return warnings;
+  SPDLD_ASSIGN(const RowCallers callers, pipeline::open_callers(deps_.code, *built, caller.uid));
+  for (const auto& function : callers) {
+    if (function->wanted().empty()) continue;
+    warnings.push_back("pipeline '" + built->name() +
+                       "': no first batch was made, as no process runs its functions yet; the "
+                       "first rank that reads it starts some");
+    return warnings;
+  }
   SPDLD_ASSIGN(const std::vector<std::string> found,
                trials_.first_batch(caller.uid, *built, progress));
   warnings.insert(warnings.end(), found.begin(), found.end());

@@ -140,9 +140,14 @@ std::vector<job::StageView> stages_of(const Job& job, std::uint32_t threads) {
   if (fetching) views.back().bytes_per_s = fetching->bytes_per_s;
   add(run.plan().process, run.process_concurrency(), run.process_stats(),
       job.rates.process(shared));
-  if (!run.plan().filters.empty()) views.back().rejected = run.judged().rejected;
+  if (run.plan().may_reject()) views.back().rejected = run.judged().rejected;
   views.back().jpeg = run.jpeg_images();
   views.back().ops = run.op_times();
+  for (std::size_t i = 0; i < run.plan().calls.size(); ++i) {
+    const CallSpec& call = run.plan().calls[i].spec;
+    add({.name = "python " + call.call, .concurrency = call.concurrency}, call.concurrency,
+        run.call_stats(i), std::nullopt);
+  }
   return views;
 }
 
@@ -313,12 +318,13 @@ Result<std::vector<DiagnosisFacts>> Reports::diagnosis_facts(
     const JobPtr maker = maker_of(job);
     const std::vector<job::StageView> stages = stages_of(*maker, deps_.executor.threads());
     facts.fetch = stages.front();
-    facts.process = stages.back();
+    facts.process = stages[1];
     const std::shared_ptr<engine::Run> run = maker->phase()->run;
     if (const auto rates = maker->rates.process(run); rates && rates->times) {
       facts.slow_rows = rates->times->slow;
       facts.slow_time = rates->times->slow_time;
     }
+    facts.lacks_runners = run->waits_for_runners();
     const engine::Run::SlowRow slowest = run->slowest();
     facts.slowest = run->source().uri(slowest.item);
     facts.slowest_s = in_seconds(slowest.took);

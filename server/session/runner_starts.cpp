@@ -23,7 +23,7 @@ void RunnerStarts::ask(const Job& job, const engine::Run& run) {
   std::erase_if(asked_,
                 [&](const auto& asked) { return now - asked.second.at >= 2 * kStartPatience; });
   for (const std::string& pool : wanted) {
-    const auto last = asked_.find(pool);
+    const auto last = asked_.find({job.tag, pool});
     if (last != asked_.end() && now - last->second.at < kStartPatience) continue;
     auto next = able.begin();
     if (last != asked_.end()) {
@@ -33,7 +33,7 @@ void RunnerStarts::ask(const Job& job, const engine::Run& run) {
       if (next == able.end()) next = able.begin();
     }
     (*next)->connection->send_runners_wanted(pool);
-    asked_[pool] = {.at = now, .session = (*next)->id};
+    asked_[{job.tag, pool}] = {.at = now, .session = (*next)->id};
   }
 }
 

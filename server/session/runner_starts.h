@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "session/job_table.h"
 
@@ -32,7 +33,8 @@ class RunnerStarts {
 
   const SessionsDeps& deps_;
   JobTable& table_;
-  std::map<std::string, Asked> asked_ SPDLD_GUARDED_BY(table_.mutex());  // by what is wanted
+  // By job and what is wanted.
+  std::map<std::pair<stream::JobTag, std::string>, Asked> asked_ SPDLD_GUARDED_BY(table_.mutex());
 };
 
 }  // namespace spdld::session

@@ -37,6 +37,8 @@ def test_a_plan_is_explained_in_fields(daemon: Any, file: pathlib.Path) -> None:
         "block": None,
         "interleave": None,
         "bucket": None,
+        "repeat": None,
+        "adjacent": False,
     }
     fetch, process = plan["tasks"]
     assert (fetch["stages"], fetch["pool"]) == ("fetch", "io")

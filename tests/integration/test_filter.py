@@ -128,7 +128,7 @@ def test_rejected_rows_are_counted_apart_from_failures(
         assert "REJECTED" in header and str(process["rejected"]) in lines[1]
         assert "spdld_stage_rejected_total{" in daemon.ctl("metrics").stdout
         daemon.await_log("items, which are read all the same: 'source.select' leaves items out")
-    assert daemon.log().count("the stage 'filter' has rejected") == 1
+    assert daemon.log().count("its filters and functions have rejected") == 1
 
 
 def test_rows_are_the_same_for_any_world_size_and_number_of_workers(

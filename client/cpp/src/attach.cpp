@@ -77,6 +77,7 @@ AttachWish Attacher::wish(const Placement& place, const Attached* known,
       frame.branch = from->branch;
     }
   }
+  wish.start_runners = options_.start_runners;
   frame.starts_runners = options_.start_runners ? 1 : 0;
   const auto add = [&](wire::TextKey key, const std::string& text) {
     if (!text.empty()) wish.texts.emplace_back(key, text);

@@ -38,7 +38,7 @@ bool ends_shard(std::span<const std::byte> frame) {
 
 Link::Link(const std::string& socket_path, const std::string& client_name, const AttachWish& wish,
            DeviceArenas* device, Waiting& waiting)
-    : buffer_(wire::kMaxFrameBytes), announced_(device) {
+    : start_runners_(wish.start_runners), buffer_(wire::kMaxFrameBytes), announced_(device) {
   std::string why;
   bool denied = false;
   channel_ = Channel::connect(socket_path, why, denied);
@@ -182,9 +182,8 @@ bool Link::digest(std::span<const std::byte> frame, Waiting* waiting) {
     case FrameType::kRunnersWanted: {
       const auto wanted = fixed_part<wire::RunnersWantedFrame>(frame);
       if (!wanted) lose("the daemon sent a wish for runners that makes no sense");
-      // Who does not wait is asked again.
-      if (waiting != nullptr)
-        waiting->runners_wanted({wanted->pool, ::strnlen(wanted->pool, sizeof wanted->pool)});
+      if (start_runners_)
+        start_runners_({wanted->pool, ::strnlen(wanted->pool, sizeof wanted->pool)});
       return true;
     }
     case FrameType::kError: {

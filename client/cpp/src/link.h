@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -44,6 +45,7 @@ struct AttachWish {
   wire::AttachFrame frame{};
   std::vector<std::pair<wire::TextKey, std::string>> texts;
   std::string yaml;
+  std::function<void(const std::string& pool)> start_runners = {};  // LoaderOptions'
 };
 
 // What the loader's job is to go on with.
@@ -135,6 +137,7 @@ class Link {
   [[noreturn]] void lose(const std::string& why);
 
   std::shared_ptr<Channel> channel_;
+  const std::function<void(const std::string& pool)> start_runners_;  // may be empty
   Attached attached_;
   bool welcomed_ = false;
   bool heard_early_ = false;  // an end that comes after what is deferred

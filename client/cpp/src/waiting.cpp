@@ -96,11 +96,6 @@ void Waiting::standstill(const std::string& text) {
   doing_ = text;
 }
 
-void Waiting::runners_wanted(const std::string& pool) {
-  alive();
-  if (options_.start_runners) options_.start_runners(pool);
-}
-
 void Waiting::disconnected(const std::string& text, SteadyTime until) {
   disconnected_ = text;
   gives_up_ = until;

@@ -32,7 +32,6 @@ class Waiting {
   void progress(std::uint64_t done, std::uint64_t total, const std::string& text);
   // What it waits for does not come on, says the daemon: no sign of life.
   void standstill(const std::string& text);
-  void runners_wanted(const std::string& pool);
   // Until reconnected(), nobody is there to say anything: `text` says why and what to do, and the
   // caller gives up at `until`.
   void disconnected(const std::string& text, SteadyTime until);

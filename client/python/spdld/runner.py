@@ -41,7 +41,7 @@ _IMPORT_TAIL_BYTES = 16384
 _LONG_LIFE_S = 1.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_NOT_FOUND, _UNAVAILABLE = 5, 14  # gRPC's
+_NOT_FOUND, _ALREADY_EXISTS, _UNAVAILABLE = 5, 6, 14  # gRPC's
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -149,6 +149,8 @@ class Supervisor:
                 raise _Ended(1, str(error)) from None
             except (OSError, EOFError, TurnedAway) as error:
                 code = getattr(error, "code", _UNAVAILABLE)
+                if code == _ALREADY_EXISTS:
+                    raise _Ended(0, "") from None
                 if time.monotonic() >= until or code not in (_NOT_FOUND, _UNAVAILABLE):
                     raise _Ended(1, f"the daemon at {self._address}: {error}") from None
             time.sleep(pause)

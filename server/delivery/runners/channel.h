@@ -51,7 +51,7 @@ class Channel {
     std::vector<std::byte> bytes(sizeof frame + text.size());
     frame.header = {type, static_cast<std::uint32_t>(bytes.size())};
     std::memcpy(bytes.data(), &frame, sizeof frame);
-    std::memcpy(bytes.data() + sizeof frame, text.data(), text.size());
+    text.copy(reinterpret_cast<char*>(bytes.data()) + sizeof frame, text.size());
     return write(bytes, fds);
   }
   // Says why, and closes.

@@ -104,6 +104,8 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
 
   // Any thread. Null: it has ended.
   std::shared_ptr<RowCaller> hold() SPDLD_EXCLUDES(mutex_);
+  // Its key, while it has no supervisor.
+  std::string wanted() const SPDLD_EXCLUDES(mutex_);
   void add_views(std::vector<RunnerView>& views) const SPDLD_EXCLUDES(mutex_);
 
   // Ends it if nobody holds it: its supervisors are told to end.
@@ -138,7 +140,6 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   void let_go(std::uint64_t holder) SPDLD_EXCLUDES(mutex_);
   void forget(std::uint64_t holder) SPDLD_EXCLUDES(mutex_);
   std::string waits_for() const SPDLD_EXCLUDES(mutex_);
-  std::string wanted() const SPDLD_EXCLUDES(mutex_);
 
   void take_up() SPDLD_EXCLUDES(mutex_);
   void take_incoming() SPDLD_EXCLUDES(mutex_);

@@ -265,6 +265,8 @@ Status RunnerServer::greet_supervisor(const RunnerPtr& runner, Channel::Frame fr
   SPDLD_ASSIGN(const auto hello, hello_of<runner::SupervisorHello>(frame));
   runner->pool = pool_for(*runner->channel, hello.key);
   if (runner->pool == nullptr) return no_such_pool({hello.key, sizeof hello.key});
+  if (runner->pool->wanted().empty())
+    return Status(Code::kAlreadyExists, "a process serves this pool already");
   runner->role = runner->pool->add_supervisor(runner->channel, hello);
   return {};
 }

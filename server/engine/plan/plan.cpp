@@ -164,7 +164,7 @@ class Compiler {
     if (stage.op == kFetch) return add_fetch(stage);
     if (const auto* const call = dynamic_cast<const CallOp*>(&op)) {
       if (plan_->fetch.name.empty()) return at(stage, "the first stage must be 'fetch'");
-      return add_call(stage, call->call());
+      return add_call(stage, *call);
     }
     if (plan_->fetch.name.empty())
       return at(stage, "the first stage must be 'fetch', which brings the bytes that '" + stage.op +
@@ -189,8 +189,12 @@ class Compiler {
   }
 
   // Makes the fields that the function is given, and enters those that it gives back.
-  Status add_call(const spec::StageSpec& stage, CallSpec spec) {
-    PlannedCall call{.where = stage.where};
+  Status add_call(const spec::StageSpec& stage, const CallOp& op) {
+    CallSpec spec = op.call();
+    PlannedCall call{.rejection = {.replaces = op.replaces_rejected(),
+                                   .place = stage.where.text(),
+                                   .stage = stage.op},
+                     .where = stage.where};
     SPDLD_ASSIGN(std::vector<Field> taken, with_place(stage, table_.take(spec.in)));
     std::vector<CallField> arguments;
     for (Field& field : taken) {
@@ -267,7 +271,7 @@ class Compiler {
   Status add_filter(const spec::StageSpec& stage, const FilterOp& op) {
     auto filter = op.compile(table_, classes_);
     if (!filter) return filter.error().with_context(stage.where.text() + ": " + stage.op);
-    filter->place = stage.where.text();
+    filter->rejection.place = stage.where.text();
     plan_->filters.push_back(*std::move(filter));
     return {};
   }

@@ -84,6 +84,7 @@ struct Plan {
   // filters come before the others.
   std::vector<RowFilter> filters;
   std::size_t tasks_before_filters = 0;
+  bool may_reject() const { return !filters.empty() || !calls.empty(); }
   // The made value that tells which of its item's rows this is; none: an item has one row.
   std::optional<std::size_t> repetition_value;
   // The canvas of the sample: the first image among the tasks, a mask only if there is no other. It

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/plan/rejection.h"
 #include "op/field_table.h"
 #include "op/row_call.h"
 #include "op/tensor_spec.h"
@@ -30,6 +31,7 @@ struct PlannedCall {
   CallSpec spec = {};
   std::vector<Argument> arguments = {};  // one for each field of spec.in
   std::size_t first_array = 0;           // arrays[first_array + i] is spec.out[i]
+  Rejection rejection = {};              // of rows for which it gives None
   spec::Location where = {};
 };
 

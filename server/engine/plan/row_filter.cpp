@@ -28,7 +28,10 @@ std::string unusable(const FieldTable& table, const Field& field) {
 
 Result<RowFilter> FilterOp::compile(const FieldTable& table,
                                     const source::ClassNames& classes) const {
-  RowFilter filter{.where = {}, .values = {}, .replaces = replaces_, .text = where_, .place = {}};
+  RowFilter filter{.where = {},
+                   .values = {},
+                   .text = where_,
+                   .rejection = {.replaces = replaces_, .place = {}, .stage = "filter"}};
   std::vector<source::Columns::Info> names;
   source::UnknownNames unknown{.noun = "field"};
   for (const Field& field : table.fields()) {

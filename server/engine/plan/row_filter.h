@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/plan/rejection.h"
 #include "op/field_task.h"
 #include "op/op.h"
 #include "op/registry.h"
@@ -19,10 +20,8 @@ namespace spdld::engine {
 struct RowFilter {
   source::Where where;
   std::vector<std::size_t> values;  // of a row: what the names in the condition stand for
-  bool replaces = true;  // another item takes the place of a row that is rejected; else it stays,
-                         // and is not valid
-  std::string text;      // the condition as it was written
-  std::string place;     // of its stage, file:line:col
+  std::string text;                 // the condition as it was written
+  Rejection rejection;
 
   // Tasks that make values of the row must have run.
   bool passes(const SampleInput& sample) const {

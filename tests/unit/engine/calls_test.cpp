@@ -250,6 +250,65 @@ TEST_P(CallsTest, ReplaceARowThatTheFunctionFindsBad) {
     expect_shouted(*reader, row, sampler.substitute(0, row, 1));
 }
 
+TEST_P(CallsTest, ReplaceARowThatTheFunctionRejects) {
+  const auto picky = caller([](CallRow& row) -> Status {
+    row.rejected = row.item % 100 == 7;
+    return row.rejected ? Status() : shout(row);
+  });
+  const auto reader = start(kShout, {picky});
+  reader->wait_for_end(kCalled / kCalledRows);
+  EXPECT_TRUE(reader->failed().ok());
+  expect_shouted(*reader, 8, 8);
+  const source::Sampler sampler(kCalled, Shuffle{}, 1);
+  for (std::uint64_t row = 7; row < kCalled; row += 100) {
+    expect_shouted(*reader, row, sampler.substitute(0, row, 1));
+    EXPECT_TRUE(reader->valid(row));
+  }
+  EXPECT_EQ(run_->judged().rejected, kCalled / 100);
+  EXPECT_EQ(run_->judged().items, kCalled + kCalled / 100);
+  EXPECT_EQ(run_->process_stats().snapshot().failures, 0U);
+}
+
+TEST_P(CallsTest, LeaveNothingInARowThatTheFunctionRejectsAndThatStays) {
+  const auto picky = caller([](CallRow& row) -> Status {
+    row.rejected = row.item % 100 == 7;
+    return row.rejected ? Status() : shout(row);
+  });
+  const auto second = caller([](CallRow& row) -> Status {
+    const std::int64_t length = static_cast<std::int64_t>(text_of(row.arguments[0]).size());
+    put(row.answers[0], &length, sizeof length);
+    return {};
+  });
+  const auto reader = start(
+      "  - python: {call: 'm:shout', in: [image, label], rejected: invalid, "
+      "out: {image: bytes, twice: int64}}\n"
+      "  - python: {call: 'm:length', in: [image], out: {length: int64}}\n",
+      {picky, second});
+  reader->wait_for_end(kCalled / kCalledRows);
+  EXPECT_TRUE(reader->failed().ok());
+  for (std::uint64_t row = 0; row < kCalled; ++row) {
+    const bool stays = row % 100 != 7;
+    EXPECT_EQ(reader->valid(row), stays) << row;
+    EXPECT_EQ(reader->item(row), row);
+    EXPECT_EQ(reader->value<std::int64_t>(row, fields_["twice"]),
+              stays ? static_cast<std::int64_t>(20 * row) : 0);
+    EXPECT_EQ(reader->value<std::int64_t>(row, fields_["length"]) > 0, stays);
+  }
+  EXPECT_EQ(second->calls, static_cast<int>(kCalled - kCalled / 100));
+}
+
+TEST_P(CallsTest, EndTheStreamWhereTheFunctionRejectsAll) {
+  const auto none = caller([](CallRow& row) -> Status {
+    row.rejected = true;
+    return {};
+  });
+  const auto reader = start(kShout, {none});
+  while (reader->failed().ok()) std::this_thread::yield();
+  EXPECT_EQ(reader->failed().code(), Code::kFailedPrecondition);
+  EXPECT_NE(reader->failed().message().find("python: for position"), std::string::npos)
+      << reader->failed().message();
+}
+
 TEST_P(CallsTest, EndTheStreamOfAFunctionThatRaises) {
   const auto broken = caller([](CallRow& row) -> Status {
     if (row.item == 40) return {Code::kFailedPrecondition, "KeyError: 'x'"};

@@ -329,7 +329,7 @@ TEST(FilteredRows, EndTheJobWhereNoItemPasses) {
   EXPECT_EQ(none.failure.code(), Code::kFailedPrecondition);
   EXPECT_EQ(none.failure.message(),
             "pipeline 'test': test.yaml:7:5: filter: for position 5 of epoch 0 257 items were "
-            "tried and rejected, and 257 of all 257 items so far: mend the condition, leave such "
+            "tried and rejected, and 257 of all 257 items so far: mend what it asks, leave such "
             "items out by 'source.select.where' if the listing knows what it asks, or let them "
             "stay by 'rejected: invalid'");
 }

@@ -96,6 +96,13 @@ class SlotReader final : public StreamPort {
     return value;
   }
 
+  std::uint64_t item(std::uint64_t position) const {
+    return value<std::uint64_t>(position, plan_->tensors.size());
+  }
+  bool valid(std::uint64_t position) const {
+    return value<bool>(position, plan_->tensors.size() + 1);
+  }
+
  private:
   const std::shared_ptr<const Plan> plan_;
   const BatchLayout& layout_;

@@ -19,7 +19,7 @@ Bytes frame_bytes(T frame, RunnerFrameType type, std::string_view text = {}) {
   Bytes bytes(sizeof frame + text.size());
   frame.header = {type, static_cast<std::uint32_t>(bytes.size())};
   std::memcpy(bytes.data(), &frame, sizeof frame);
-  std::memcpy(bytes.data() + sizeof frame, text.data(), text.size());
+  text.copy(reinterpret_cast<char*>(bytes.data()) + sizeof frame, text.size());
   return bytes;
 }
 

@@ -147,11 +147,10 @@ class RunnerTest : public ::testing::Test {
 
   std::shared_ptr<RowCaller> open(const CallSpec& spec) { return server_->open(::geteuid(), spec); }
 
+  // Of one that nobody serves yet.
   static std::string key_of(const RowCaller& caller) {
-    const std::string text = caller.waits_for();
-    const std::size_t at = text.find("--pool ");
-    EXPECT_NE(at, std::string::npos) << text;
-    return text.substr(at + 7, runner::kKeyBytes);
+    EXPECT_NE(caller.waits_for().find("--pool " + caller.wanted()), std::string::npos);
+    return caller.wanted();
   }
 
   pid_t start_supervisor(const std::string& key) {

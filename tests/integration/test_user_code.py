@@ -1,0 +1,465 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stage 'python': rows go through functions of the user's, in processes that ranks start."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import spdld
+from daemon import build_dir
+from integration.users import ANN, BOB, Place, load
+
+ITEMS, BATCH = 24, 4
+IMAGE = {"image": "uint8[8,8,3]"}
+Write = Callable[..., pathlib.Path]
+Load = Callable[..., spdld.Loader]
+Rows = list[tuple[int, bytes]]
+
+SAME = """
+    def f(image):
+        return image
+"""
+INVERT = """
+    def f(image):
+        return 255 - image
+"""
+NOISE = """
+    def f(image, rng, scale):
+        return (image + rng.integers(0, scale, image.shape)).astype("uint8")
+"""
+
+
+def runners(address: str) -> dict[int, int]:
+    """By the pid of each process that runs functions for the daemon there: its parent's."""
+    found = {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+            if b"spdld.runner" in command and address.encode() in command:
+                found[int(entry.name)] = int((entry / "stat").read_text().rsplit(")")[1].split()[1])
+    return found
+
+
+def supervisors(daemon: Any) -> list[int]:
+    found = runners(daemon.address)
+    return [pid for pid, parent in found.items() if parent not in found]
+
+
+def children(daemon: Any) -> list[int]:
+    return [pid for pid, parent in runners(daemon.address).items() if parent in supervisors(daemon)]
+
+
+@pytest.fixture
+def daemon(make_daemon: Callable[..., Any]) -> Iterator[Any]:
+    made = make_daemon()
+    yield made
+    for pid in supervisors(made):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def write(tmp_path: pathlib.Path, make_dataset: Callable[..., Any]) -> Write:
+    """write(code, name=…, **stage): a pipeline file, which calls `f` of a file beside it."""
+
+    def make(code: str, name: str = "images", **stage: Any) -> pathlib.Path:
+        aug = tmp_path / f"aug_{name}.py"
+        aug.write_text(textwrap.dedent(code))
+        aug.chmod(0o644)
+        data = make_dataset(count=ITEMS, size=(16, 16))
+        call = {"call": f"{aug.name}:f", "in": ["image"], "out": IMAGE, "concurrency": 2} | stage
+        spec = {
+            "pipeline": name,
+            "seed": 7,
+            "source": {"files": {"root": str(data.root), "pattern": "**/*.jpg"}},
+            "shuffle": "global",
+            "stages": ["fetch", "decode_image", {"resize": {"size": [8, 8]}}, {"python": call}],
+            "batch": {"size": BATCH, "last": "keep"},
+        }
+        path = tmp_path / f"{name}.yaml"
+        path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in spec.items()))
+        return path
+
+    return make
+
+
+@pytest.fixture
+def load_here(daemon: Any) -> Iterator[Load]:
+    """load_here(pipeline, …): a loader of this process."""
+    with contextlib.ExitStack() as made:
+        yield lambda pipeline, **options: made.enter_context(
+            spdld.Loader(pipeline, address=daemon.address, **options)
+        )
+
+
+def rows(batch: Any) -> Rows:
+    return [
+        (int(item), image.tobytes())
+        for item, image in zip(batch.indices, np.array(batch["image"]), strict=True)
+    ]
+
+
+def epoch(loader: spdld.Loader) -> Rows:
+    return [row for batch in loader for row in rows(batch)]
+
+
+def test_rows_go_through_a_function_of_a_file_beside_the_pipeline(
+    load_here: Load, write: Write
+) -> None:
+    given = dict(epoch(load_here(write(SAME, "same"))))
+    inverted = epoch(load_here(write(INVERT)))
+    assert sorted(item for item, _ in inverted) == list(range(ITEMS))
+    for item, image in inverted:
+        assert image == bytes(255 - value for value in given[item])
+
+
+def test_what_a_function_draws_hangs_on_its_row_alone(
+    load_here: Load, write: Write, daemon: Any
+) -> None:
+    file = write(NOISE, args={"scale": 40})
+    one = load_here(file, job="one")
+    first = epoch(one)
+    assert epoch(one) != first
+    for pid in supervisors(daemon):
+        os.kill(pid, signal.SIGKILL)
+    assert epoch(load_here(file, job="two")) == first
+    ranks = [load_here(file, job="three", rank=rank, world_size=2) for rank in range(2)]
+    assert sorted(row for rank in ranks for row in epoch(rank)) == sorted(first)
+
+
+def test_a_function_goes_on_where_a_rank_or_the_daemon_began_anew(
+    load_here: Load, write: Write, daemon: Any
+) -> None:
+    file = write(NOISE, args={"scale": 40})
+    whole = epoch(load_here(file, job="whole"))
+    loader = load_here(file, job="run", prefetch=2)
+    begun = iter(loader)
+    got = [row for _ in range(2) for row in rows(next(begun))]
+    state = loader.state_dict()
+    loader.close()
+    daemon.restart()
+    later = load_here(file, job="run", prefetch=2)
+    later.load_state_dict(state)
+    assert got + epoch(later) == whole
+
+
+def test_a_child_that_is_killed_costs_no_row(load_here: Load, write: Write, daemon: Any) -> None:
+    file = write(NOISE, args={"scale": 40})
+    whole = epoch(load_here(file, job="whole"))
+    got: Rows = []
+    for batch in load_here(file, job="run", prefetch=2):
+        got += rows(batch)
+        for pid in children(daemon):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert got == whole
+
+
+def test_a_function_that_raises_ends_the_job_with_its_traceback(
+    load_here: Load, write: Write
+) -> None:
+    file = write("""
+        def f(image):
+            labels = {}
+            return labels["cat"]
+    """)
+    with pytest.raises(spdld.PipelineError, match="KeyError: 'cat'") as raised:
+        epoch(load_here(file))
+    assert 'return labels["cat"]' in str(raised.value)
+    assert "_runner_child" not in str(raised.value)
+
+
+@pytest.mark.parametrize("ends", ["raises", "hangs", "exits"])
+def test_a_bad_item_is_replaced_and_told(
+    load_here: Load, write: Write, daemon: Any, ends: str
+) -> None:
+    what = {
+        "raises": "raise spdld.BadSample('too dark')",
+        "hangs": "time.sleep(3600)",
+        "exits": "os._exit(3)",
+    }[ends]
+    file = write(
+        f"""
+        import os, time
+        import spdld
+
+        def f(image):
+            if image.sum() == darkest:
+                {what}
+            return image
+
+        darkest = int(open(__file__.replace("aug_images.py", "darkest")).read())
+        """,
+        timeout="500ms",
+    )
+    sums = {
+        item: int(np.frombuffer(image, np.uint8).sum())
+        for item, image in epoch(load_here(write(SAME, "same")))
+    }
+    bad = min(sums, key=sums.__getitem__)
+    (file.parent / "darkest").write_text(str(sums[bad]))
+    got = [item for item, _ in epoch(load_here(file, job="run"))]
+    assert len(got) == ITEMS
+    assert bad not in got
+    told = daemon.ctl_json("get", "failures", "--job", "run")
+    assert {failure["item"] for failure in told} == {bad}
+    why = {"raises": "too dark", "hangs": "longer than timeout (0.5 s)", "exits": "exit"}[ends]
+    assert all(why in failure["message"] for failure in told), told
+
+
+@pytest.mark.parametrize("rejected", ["replace", "invalid"])
+def test_a_row_for_which_a_function_gives_none_is_rejected(
+    load_here: Load, write: Write, daemon: Any, rejected: str
+) -> None:
+    sums = {
+        item: int(np.frombuffer(image, np.uint8).sum())
+        for item, image in epoch(load_here(write(SAME, "same")))
+    }
+    least = sorted(sums.values())[ITEMS // 2]
+    dark = {item for item, total in sums.items() if total < least}
+    file = write(
+        f"""
+        def f(image):
+            return image if image.sum() >= {least} else None
+        """,
+        rejected=rejected,
+    )
+    got = [
+        (int(item), bool(valid), bool(np.array(image).any()))
+        for batch in load_here(file, job="run")
+        for item, valid, image in zip(batch.indices, batch.valid, batch["image"], strict=True)
+    ]
+    assert len(got) == ITEMS
+    if rejected == "replace":
+        assert all(valid and item not in dark for item, valid, _ in got)
+    else:
+        assert {item for item, valid, _ in got if not valid} == dark
+        assert all(there == valid for _, valid, there in got)
+    assert daemon.ctl_json("get", "failures", "--job", "run") == []
+
+
+def test_a_function_that_cannot_be_imported_is_told_with_the_interpreter(
+    load_here: Load, write: Write
+) -> None:
+    with pytest.raises(spdld.PipelineError, match="No module named 'nowhere'") as raised:
+        epoch(load_here(write("import nowhere")))
+    assert sys.executable in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("def f(image): return image[:4]", "gave 'image' as uint8[4, 8, 3]"),
+        ("def f(image): return image.astype('float32')", "gave 'image' as float32[8, 8, 3]"),
+        ("def f(image): return {'images': image}", "gave no 'image'"),
+        ("def f(image): image[0] = 0; return image", "read-only"),
+    ],
+)
+def test_a_function_that_does_not_keep_what_is_declared_ends_the_job(
+    load_here: Load, write: Write, code: str, why: str
+) -> None:
+    with pytest.raises(spdld.PipelineError) as raised:
+        epoch(load_here(write(code)))
+    assert why in str(raised.value)
+
+
+def test_a_consumer_that_starts_nothing_is_told_the_command(
+    write: Write, daemon: Any, wait_until: Callable[..., Any]
+) -> None:
+    applied = daemon.ctl("apply", "-f", write(INVERT))
+    assert "no process runs its functions yet" in applied.stderr
+    consumer = subprocess.Popen(
+        [build_dir() / "bin/spdlctl", "--address", daemon.address, "consume", "images", "--job"]
+        + ["run", "--epochs", "1"],
+        stdout=subprocess.DEVNULL,
+    )
+
+    def command() -> str:
+        told = daemon.ctl_json("diagnose", "run") if daemon.ctl_json("get", "jobs") else []
+        says = "".join(one["says"] for job in told for one in job["findings"])
+        return says.partition("start them by '")[2].partition("'")[0]
+
+    told = shlex.split(wait_until(command, "the command"))
+    assert told[:3] == ["python", "-m", "spdld.runner"]
+    runner = subprocess.Popen([sys.executable, *told[1:]], cwd="/")
+    assert consumer.wait() == 0
+    runner.kill()
+    runner.wait()
+
+
+def test_a_swap_warms_the_new_version_first_and_keeps_the_old_if_that_fails(
+    load_here: Load, write: Write, daemon: Any
+) -> None:
+    loader = load_here(write(SAME), job="run", prefetch=2)
+    steps = iter(loader)
+    given = dict(rows(next(steps)))
+    broken = write("import nowhere", "other")
+    text = broken.read_text().replace('pipeline: "other"', 'pipeline: "images"')
+    broken.write_text(text)
+    asked = subprocess.Popen(
+        [build_dir() / "bin/spdlctl", "--address", daemon.address]
+        + ["apply", "-f", str(broken), "--job", "run", "--at", "next-epoch"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    given |= dict(row for batch in steps for row in rows(batch))
+    while asked.poll() is None:
+        assert dict(epoch(loader)) == given
+    assert asked.returncode == 1
+    assert "No module named 'nowhere'" in asked.stderr.read()
+    assert dict(epoch(loader)) == given
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
+MARK = """
+import os
+
+def f(data):
+    with open({mark!r}, "a") as file:
+        file.write(f"{{os.getuid()}}\\n")
+    return data
+"""
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with contextlib.closing(Place({"access": {"admins": [str(BOB)]}})) as made:
+        yield made
+        for pid in runners(made.daemon.address):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+class Marked:
+    """A pipeline file of a user's, whose function notes as whom it runs."""
+
+    def __init__(self, place: Place, owner: int, name: str = "marked", version: int = 1) -> None:
+        self.place, self.name = place, name
+        self.mark = place.directory / "mark"
+        self.mark.touch()
+        self.mark.chmod(0o666)
+        self.code = place.directory / f"{name}.py"
+        self.code.write_text(MARK.format(mark=str(self.mark)))
+        os.chown(self.code, owner, owner)
+        self.code.chmod(0o644)
+        data = place.directory / "data"
+        if not data.exists():
+            place.dataset("data", owner=owner)
+        call = {"call": f"{self.code.name}:f", "in": ["data"], "out": {"data": "bytes"}}
+        self.file = place.pipeline(
+            name,
+            data,
+            stages=["fetch", {"python": call | {"concurrency": 1, "version": version}}],
+            source={"files": {"root": str(data), "pattern": "**", "field": "data"}},
+        )
+        spec = json.loads(self.file.read_text())
+        self.file.write_text("".join(f"{key}: {json.dumps(spec[key])}\n" for key in spec))
+
+    def ran_as(self) -> set[int]:
+        return {int(line) for line in self.mark.read_text().split()}
+
+
+@needs_root
+def test_a_function_runs_as_the_user_who_brings_it(place: Place) -> None:
+    of_ann = Marked(place, ANN)
+    assert load(place, ANN, of_ann.file) == "marked 8"
+    assert of_ann.ran_as() == {ANN}
+
+
+@needs_root
+def test_what_a_colleague_applied_runs_for_nobody_else(place: Place) -> None:
+    of_bob = Marked(place, BOB)
+    place.apply(BOB, of_bob.file)  # an admin: it is shared
+    told = load(place, ANN, "marked")
+    assert f"uid {BOB} applied it" in told
+    assert "apply the pipeline yourself" in told
+    assert of_bob.ran_as() == set()
+    # What root applied does, as whoever reads it.
+    of_root = Marked(place, 0, "of-root")
+    place.apply(0, of_root.file)
+    assert load(place, ANN, "of-root") == "of-root 8"
+    assert of_root.ran_as() == {ANN}
+
+
+@needs_root
+def test_an_admin_puts_no_code_into_a_users_job(place: Place) -> None:
+    of_root = Marked(place, 0)
+    place.apply(0, of_root.file)
+    assert load(place, ANN, "marked", "run") == "marked 8"
+    of_root.mark.write_text("")
+    changed = Marked(place, BOB, version=2)
+    loader = subprocess.Popen(
+        [sys.executable, "-c", HELD, place.daemon.address, "marked", str(ANN), "held"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert loader.stdout.readline() == "one\n"
+    told = place.ctl(BOB, "apply", "-f", changed.file, "--job", "held")
+    assert told.returncode == 1
+    assert f"uid {BOB} applied it" in told.stderr
+    loader.communicate("go on\n")
+    assert loader.returncode == 0
+    assert changed.ran_as() <= {ANN}
+
+
+HELD = """
+import os, sys, spdld
+address, pipeline, user, job = sys.argv[1:]
+os.setgroups([])
+os.setgid(int(user))
+os.setuid(int(user))
+with spdld.Loader(pipeline, address=address, job=job, prefetch=2) as loader:
+    steps = iter(loader)
+    next(steps)
+    print("one", flush=True)
+    sys.stdin.readline()
+    assert len(list(steps)) == 7
+"""
+
+
+@needs_root
+@pytest.mark.parametrize("mode", ["others may write", "another's"])
+def test_a_file_that_others_may_have_written_runs_for_nobody(place: Place, mode: str) -> None:
+    of_ann = Marked(place, ANN)
+    if mode == "others may write":
+        of_ann.code.chmod(0o666)
+    else:
+        os.chown(of_ann.code, BOB, BOB)
+    told = load(place, ANN, of_ann.file)
+    why = "can be written by others" if mode == "others may write" else f"belongs to uid {BOB}"
+    assert why in told
+    assert of_ann.ran_as() == set()
+
+
+@needs_root
+def test_a_false_daemon_has_nothing_run() -> None:
+    with contextlib.closing(Place(uid=BOB)) as place:
+        of_ann = Marked(place, ANN)
+        started = subprocess.run(
+            [sys.executable, "-m", "spdld.runner", "--address", place.daemon.address]
+            + ["--pool", "0" * 32],
+            user=ANN,
+            group=ANN,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            cwd="/",
+        )
+        assert started.returncode == 1
+        assert f"runs as uid {BOB}, and this process does what it says only for root" in (
+            started.stderr
+        )
+        assert of_ann.ran_as() == set()
