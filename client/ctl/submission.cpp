@@ -75,6 +75,22 @@ std::shared_ptr<Submission> add_submission(CLI::App& command) {
   return submission;
 }
 
+std::shared_ptr<Submission> add_tried_submission(CLI::App& command) {
+  auto submission = add_submission(command);
+  command
+      .add_option("--python", submission->python,
+                  "the interpreter that runs the pipeline's own functions meanwhile, where none "
+                  "does; it needs the package spdld")
+      ->type_name("PROGRAM");
+  return submission;
+}
+
+v1::PipelineText Submission::read() const {
+  v1::PipelineText text = read_submission(file, vars, process_env);
+  text.set_starts_runners(!python.empty());
+  return text;
+}
+
 v1::PipelineText read_submission(const std::string& file, const std::vector<std::string>& vars,
                                  const EnvLookup& env) {
   v1::PipelineText text;

@@ -31,10 +31,13 @@ v1::PipelineText read_submission(const std::string& file, const std::vector<std:
 struct Submission {
   std::string file;
   std::vector<std::string> vars;
+  std::string python = {};  // the interpreter for the pipeline's functions; empty: none is started
 
-  v1::PipelineText read() const { return read_submission(file, vars, process_env); }
+  v1::PipelineText read() const;
 };
 std::shared_ptr<Submission> add_submission(CLI::App& command);
+// Of one that makes rows: --python.
+std::shared_ptr<Submission> add_tried_submission(CLI::App& command);
 
 // "NAME=VALUE" each. Throws Failure (kWrongUsage).
 std::map<std::string, std::string> parse_vars(const std::vector<std::string>& vars);

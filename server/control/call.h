@@ -86,7 +86,8 @@ grpc::Status serve_long(const Environment& environment, grpc::ServerContext* con
 // progress of a call that has one answer. `context` and `environment` outlive what is returned.
 inline session::Service::Progress until_cancelled(const Environment& environment,
                                                   grpc::ServerContext* context) {
-  return [&environment, context](std::uint64_t, std::uint64_t, const std::string&) {
+  return [&environment, context](std::uint64_t, std::uint64_t, const std::string&,
+                                 const session::RunnerPools&) {
     return !context->IsCancelled() && !environment.stop.raised();
   };
 }
@@ -101,13 +102,15 @@ session::Service::Progress progress_into(const Environment& environment,
                                          grpc::ServerWriter<Response>* writer) {
   using Clock = std::chrono::steady_clock;
   return [wanted = until_cancelled(environment, context), writer, next = Clock::time_point()](
-             std::uint64_t done, std::uint64_t total, const std::string& what) mutable {
-    if (!wanted(done, total, what)) return false;
+             std::uint64_t done, std::uint64_t total, const std::string& what,
+             const session::RunnerPools& runners) mutable {
+    if (!wanted(done, total, what, runners)) return false;
     const Clock::time_point now = Clock::now();
     if (now < next) return true;
     next = now + std::chrono::milliseconds(100);
     Response response;
     fill(response.mutable_progress(), done, total, what);
+    response.mutable_progress()->mutable_runners()->Add(runners.begin(), runners.end());
     return writer->Write(response);
   };
 }
@@ -119,12 +122,14 @@ template <typename Response>
 session::Service::Progress phases_into(const Environment& environment, grpc::ServerContext* context,
                                        grpc::ServerWriter<Response>* writer) {
   return [wanted = until_cancelled(environment, context), writer, last = std::string()](
-             std::uint64_t done, std::uint64_t total, const std::string& what) mutable {
-    if (!wanted(done, total, what)) return false;
+             std::uint64_t done, std::uint64_t total, const std::string& what,
+             const session::RunnerPools& runners) mutable {
+    if (!wanted(done, total, what, runners)) return false;
     if (what == last) return true;
     last = what;
     Response response;
     fill(response.mutable_progress(), done, total, what);
+    response.mutable_progress()->mutable_runners()->Add(runners.begin(), runners.end());
     return writer->Write(response);
   };
 }

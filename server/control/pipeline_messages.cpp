@@ -39,6 +39,7 @@ Result<job::ApplyRequest> apply_request(const v1::PipelineText& text, bool dry_r
   request.vars.insert(text.vars().begin(), text.vars().end());
   request.env.insert(text.env().begin(), text.env().end());
   request.dry_run = dry_run;
+  request.starts_runners = text.starts_runners();
   return request;
 }
 

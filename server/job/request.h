@@ -21,6 +21,7 @@ struct ApplyRequest {
   std::map<std::string, std::string> vars;
   std::map<std::string, std::string> env;  // the submitter's values of ${env:NAME}
   bool dry_run = false;
+  bool starts_runners = false;  // the submitter does, while it waits
   // The id of the kept listing of its dataset as of its application. Empty in a caller's request:
   // the dataset is listed now.
   std::string dataset = {};

@@ -93,10 +93,10 @@ Result<std::vector<std::string>> NewPipelines::check(
   if (!makes_batch) return warnings;
   SPDLD_ASSIGN(const RowCallers callers, pipeline::open_callers(deps_.code, *built, caller.uid));
   for (const auto& function : callers) {
-    if (function->wanted().empty()) continue;
+    if (built->request.starts_runners || function->wanted().empty()) continue;
     warnings.push_back("pipeline '" + built->name() +
                        "': no first batch was made, as no process runs its functions yet; the "
-                       "first rank that reads it starts some");
+                       "first rank that reads it starts some, and 'spdlctl apply --python' does");
     return warnings;
   }
   SPDLD_ASSIGN(const std::vector<std::string> found,

@@ -17,6 +17,8 @@
 
 namespace spdld::session {
 
+using RunnerPools = std::vector<std::string>;
+
 // The interface of the daemon to operators and schedulers, which control/ serves by gRPC.
 // Thread-safe; every call checks that `caller` may do it, and blocks for no longer than
 // planning and one batch take. An interface, so that control/'s tests put a hand-written fake in
@@ -28,9 +30,10 @@ class Service {
  public:
   virtual ~Service() = default;
 
-  // Called with how far a listing has come; false stops it.
-  using Progress =
-      std::function<bool(std::uint64_t done, std::uint64_t total, const std::string& what)>;
+  // Called with how far a listing has come, and with the functions for which the caller is to start
+  // processes (RowCaller::wanted()); false stops it.
+  using Progress = std::function<bool(std::uint64_t done, std::uint64_t total,
+                                      const std::string& what, const RunnerPools& runners)>;
 
   virtual Result<PipelineView> apply(const job::Caller& caller, const job::ApplyRequest& request,
                                      const Progress& progress) = 0;

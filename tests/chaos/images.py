@@ -7,6 +7,7 @@ import functools
 import io
 import json
 import pathlib
+from typing import Any
 
 import kinds
 import numpy as np
@@ -16,6 +17,12 @@ from PIL import Image
 # A batch of four lies above the 64 KiB up to which fields are copied at hand-out: it is leased.
 SIDE = 80
 BATCH = 4
+# With code: so many rows an item, of which a filter leaves so many.
+ROWS, PARTS = 3, 2
+CODE = """
+def flip(image, part, flipped):
+    return {"image": image[:, ::-1] if flipped else image, "part": part}
+"""
 
 
 @functools.cache
@@ -53,8 +60,24 @@ def write_pipeline(
     *,
     flipped: bool,
     kind: kinds.Kind = kinds.PLAIN,
+    code: bool = False,
 ) -> None:
-    """Two variants that differ in what is in a batch, and in nothing that a batch looks like."""
+    """Two variants that differ in what is in a batch, and in nothing that a batch looks like.
+
+    With `code` each item has PARTS valid rows, and a function of the user's flips them.
+    """
+    stage: dict[str, Any] = {"random_horizontal_flip": {"p": 1.0 if flipped else 0.0}}
+    if code:
+        path.with_name("flip.py").write_text(CODE)
+        stage = {
+            "python": {
+                "call": "flip.py:flip",
+                "in": ["image", "part"],
+                "out": {"image": f"uint8[{SIDE},{SIDE},3]", "part": "int64"},
+                "args": {"flipped": flipped},
+                "concurrency": 2,
+            }
+        }
     spec = {
         "pipeline": name,
         "seed": 7,
@@ -64,10 +87,13 @@ def write_pipeline(
             "fetch",
             {"decode_image": {"verify": "1/1"}},
             {"center_crop": {"size": [SIDE, SIDE]}},  # all of it: says that they are of one size
-            {"random_horizontal_flip": {"p": 1.0 if flipped else 0.0}},
+            stage,
         ],
         # Ends of epochs that do not come out even are the harder case.
         "batch": {"size": BATCH, "last": "keep", "layout": "NHWC"},
     }
+    if code:
+        spec["repeat"] = {"rows": ROWS, "adjacent": False}
+        spec["stages"].insert(-1, {"filter": {"where": f"part < {PARTS}", "rejected": "invalid"}})
     spec = on_gpu.delivered(kinds.of_kind(kind, spec))
     path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in spec.items()))

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import heapq
 import itertools
 import json
+import os
 import pathlib
 import signal
 import time
@@ -15,12 +17,13 @@ from collections.abc import Callable, Iterator
 
 import kinds
 import on_gpu
+import runners
 from chaos import footprint, images, ledger, schedule
 from chaos.footprint import Footprint
 from chaos.schedule import Blow, Event
 from chaos.victim import DaemonVictim, RankVictim
 
-PIPELINE = "chaos"
+PIPELINE, STILL = "chaos", "still"
 TICK_S = 0.01
 # Of silence: nobody was handed anything.
 WATCHDOG_S = 45.0
@@ -63,8 +66,11 @@ class Ordeal:
                 PIPELINE,
                 flipped=flipped,
                 kind=kinds.named(options.kind),
+                code=options.code,
             )
-        self.daemon = DaemonVictim(pipelines=[self._pipeline_file(False)])
+        # Of what a daemon has when nobody reads: without processes that come and go.
+        images.write_pipeline(directory / "still.yaml", directory / "images", STILL, flipped=False)
+        self.daemon = DaemonVictim(pipelines=self._pipeline_files())
         self.ranks = [
             [
                 RankVictim(
@@ -102,6 +108,7 @@ class Ordeal:
             if rank.process.returncode != 0:
                 self._rank_failed(rank)
         self._await(lambda: self.daemon.ctl_json("get", "sessions") == [], "the sessions' ends")
+        self._await(lambda: not runners.of(self.daemon.address), "the ends of what runs functions")
         problems = [*self._record_problems(), *self._leaks(before), *self._other_pixels()]
         status = self.daemon.stop()
         if status != 0:
@@ -128,6 +135,7 @@ class Ordeal:
             Blow.KILL_RANK: self.options.consumer_kills,
             Blow.FREEZE_RANK: self.options.freezes,
             Blow.SWAP: self.options.swaps,
+            Blow.KILL_RUNNER: self.options.runner_kills,
         }
         events = schedule.draw(
             self.options.seed,
@@ -147,6 +155,9 @@ class Ordeal:
         self.done[event.blow] += 1
         if event.blow is Blow.KILL_RANK or event.blow is Blow.FREEZE_RANK:
             self._strike_rank(event, self.ranks[event.job][event.rank])
+            return
+        if event.blow is Blow.KILL_RUNNER:
+            self._strike_runner(event)
             return
         if not self.daemon.running:
             self._start_daemon("")
@@ -177,6 +188,13 @@ class Ordeal:
             process = rank.process
             process.send_signal(signal.SIGSTOP)
             self._after(event.lasts_s, lambda: process.send_signal(signal.SIGCONT))
+
+    def _strike_runner(self, event: Event) -> None:
+        """A supervisor, what it forks the others from, or one of these."""
+        found = runners.of(self.daemon.address)
+        if found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(sorted(found)[event.draw % len(found)], signal.SIGKILL)
 
     def _start_daemon(self, failpoints: str) -> None:
         if self.daemon.running:
@@ -318,7 +336,7 @@ class Ordeal:
 
     def _footprint(self) -> Footprint:
         """After a consumer came and went."""
-        self.daemon.ctl(*on_gpu.consume(PIPELINE, "--batches", "4"))
+        self.daemon.ctl(*on_gpu.consume(STILL, "--batches", "4"))
         self._await_quiet()
         return footprint.measure(self.daemon)
 
@@ -376,10 +394,14 @@ class Ordeal:
             self._arena_bytes = -(-used // len(sessions))
         most = self.options.jobs * self.options.ranks + self._spare_arenas()
         self.daemon.configure(
-            pipelines=[self._pipeline_file(False)],
-            settings={"arena": {"budget": most * self._arena_bytes}},
+            pipelines=self._pipeline_files(),
+            settings={"arena": {"budget": most * self._arena_bytes + self._runner_bytes()}},
         )
         self.daemon.restart()
+
+    def _runner_bytes(self) -> int:
+        """What rows at functions may take: two children of each pipeline, and two that came since."""
+        return 8 * (4 << 20) if self.options.code else 0
 
     def _note_first_versions(self) -> None:
         for job, swaps in enumerate(self._swaps):
@@ -394,7 +416,7 @@ class Ordeal:
             for problem in ledger.problems_of_job(
                 f"job {job}",
                 [ledger.read(rank.log) for rank in ranks],
-                self.options.items,
+                self.options.items * (images.PARTS if self.options.code else 1),
                 self.epochs,
                 self._swaps[job],
             )
@@ -423,6 +445,9 @@ class Ordeal:
 
     def _pipeline_file(self, flipped: bool) -> pathlib.Path:
         return self.directory / ("flipped.yaml" if flipped else "plain.yaml")
+
+    def _pipeline_files(self) -> list[pathlib.Path]:
+        return [self._pipeline_file(False), self.directory / "still.yaml"]
 
     @staticmethod
     def _job_name(job: int) -> str:

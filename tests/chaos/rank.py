@@ -70,9 +70,13 @@ def read_epochs(loader: spdld.Loader, options: dict[str, Any]) -> None:
             for batch in map(on_gpu.Shown, loader):
                 flipped = variant(batch)
                 valid = batch.valid.tolist()
-                items = tuple(
-                    index for index, one in zip(batch.indices.tolist(), valid, strict=True) if one
-                )
+                rows = batch.indices.tolist()
+                if "part" in batch:
+                    rows = [
+                        index * images.PARTS + int(part)
+                        for index, part in zip(rows, batch["part"], strict=True)
+                    ]
+                items = tuple(row for row, one in zip(rows, valid, strict=True) if one)
                 entry = ledger.Entry(
                     batch.epoch, batch.step, items, batch.pipeline_version, flipped
                 )

@@ -41,6 +41,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--consumer-kills", type=int, default=None, help="default: as many as kills"
     )
+    parser.add_argument(
+        "--code",
+        action="store_true",
+        help="rows go through a function of the user's, a filter and repeat; its processes are "
+        "killed as often as the daemon is",
+    )
     parser.add_argument("--swaps", type=int, default=0, help="of a job's pipeline by spdlctl apply")
     parser.add_argument(
         "--failpoints", action="store_true", help="let it die inside, too: needs SPDLD_FAILPOINTS"
@@ -71,6 +77,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         options.freezes = options.kills // 5
     if options.consumer_kills is None:
         options.consumer_kills = options.kills
+    options.runner_kills = options.kills if options.code else 0
     if options.seconds is None:
         blows = max(options.kills + options.terms, options.consumer_kills // 2, options.swaps)
         options.seconds = 1.3 * max(blows, 1)
@@ -80,7 +87,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def replay(options: argparse.Namespace) -> str:
     words = [sys.executable, str(pathlib.Path(__file__).resolve())]
     for name, value in vars(options).items():
-        if name == "keep" or value is False:
+        if name in ("keep", "runner_kills") or value is False:
             continue
         words += ["--" + name.replace("_", "-")] + ([] if value is True else [str(value)])
     return f"SPDLD_BUILD_DIR={shlex.quote(str(daemon_module.build_dir()))} {shlex.join(words)}"

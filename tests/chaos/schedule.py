@@ -17,6 +17,7 @@ class Blow(enum.Enum):
     KILL_RANK = "kill -9 of a rank"
     FREEZE_RANK = "SIGSTOP, then SIGCONT to a rank"
     SWAP = "another pipeline for a job"
+    KILL_RUNNER = "kill -9 of what runs a function"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Event:
     rank: int
     lasts_s: float  # of a freeze, or until what was killed is started again
     swap_at: str  # now | next-epoch | step:+E/N, so many epochs from where the job stands
+    draw: int  # which of several
     failpoints: str  # $SPDLD_FAILPOINTS of the daemon that is started next
 
 
@@ -85,6 +87,7 @@ def draw(
                 swap_at=random_.choice(
                     ["now", "next-epoch", f"step:+{random_.randint(1, 2)}/{random_.randint(0, 5)}"]
                 ),
+                draw=random_.randrange(1 << 16) if blow is Blow.KILL_RUNNER else 0,
                 failpoints=";".join(armed) if failpoints else "",
             )
         )

@@ -32,6 +32,19 @@ def test_kills_of_daemon_and_ranks_lose_nothing(
     assert int(batches) > 100
 
 
+def test_kills_of_what_runs_a_users_function_lose_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status = run.main(
+        ["--seed", SEED, "--kills", "4", "--seconds", "8", "--jobs", "1", "--ranks", "2"]
+        + ["--swaps", "1", "--code"]
+    )
+    said = capsys.readouterr().out
+    print(said)
+    assert status == 0
+    assert "4 kill -9 of what runs a function" in said
+
+
 @needs_failpoints
 def test_deaths_of_the_daemon_at_its_failpoints_amid_swaps_lose_nothing(
     capsys: pytest.CaptureFixture[str],

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import runners
 import spdld
 from daemon import build_dir
 from integration.users import ANN, BOB, Place, load
@@ -41,24 +42,15 @@ NOISE = """
 """
 
 
-def runners(address: str) -> dict[int, int]:
-    """By the pid of each process that runs functions for the daemon there: its parent's."""
-    found = {}
-    for entry in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            command = (entry / "cmdline").read_bytes().split(b"\0")
-            if b"spdld.runner" in command and address.encode() in command:
-                found[int(entry.name)] = int((entry / "stat").read_text().rsplit(")")[1].split()[1])
-    return found
-
-
 def supervisors(daemon: Any) -> list[int]:
-    found = runners(daemon.address)
+    found = runners.of(daemon.address)
     return [pid for pid, parent in found.items() if parent not in found]
 
 
 def children(daemon: Any) -> list[int]:
-    return [pid for pid, parent in runners(daemon.address).items() if parent in supervisors(daemon)]
+    return [
+        pid for pid, parent in runners.of(daemon.address).items() if parent in supervisors(daemon)
+    ]
 
 
 @pytest.fixture
@@ -299,6 +291,21 @@ def test_a_consumer_that_starts_nothing_is_told_the_command(
     runner.wait()
 
 
+def test_spdlctl_starts_what_it_needs_to_try_a_pipeline(
+    write: Write, daemon: Any, tmp_path: pathlib.Path
+) -> None:
+    file = write(INVERT)
+    shown = daemon.ctl("preview", "-f", file, "--rows", "4", "--python", sys.executable)
+    assert shown.stdout.count(".jpg") == 4
+    assert len(supervisors(daemon)) == 1
+    broken = write("def f(image): return image[:4]", "other")
+    refused = daemon.ctl("apply", "-f", broken, "--python", sys.executable, check=False)
+    assert refused.returncode == 1
+    assert "gave 'image' as uint8[4, 8, 3]" in refused.stderr
+    refused = daemon.ctl("apply", "-f", broken, "--python", tmp_path / "no-such", check=False)
+    assert "it needs the package spdld" in refused.stderr
+
+
 def test_a_swap_warms_the_new_version_first_and_keeps_the_old_if_that_fails(
     load_here: Load, write: Write, daemon: Any
 ) -> None:
@@ -337,7 +344,7 @@ def f(data):
 def place() -> Iterator[Place]:
     with contextlib.closing(Place({"access": {"admins": [str(BOB)]}})) as made:
         yield made
-        for pid in runners(made.daemon.address):
+        for pid in runners.of(made.daemon.address):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

@@ -13,6 +13,7 @@
 #include "ctl/joint_swap.h"
 #include "ctl/listing.h"
 #include "ctl/numbers.h"
+#include "ctl/program/runners.h"
 #include "ctl/submission.h"
 #include "ctl/swap_options.h"
 
@@ -111,7 +112,8 @@ void print_who_stays(const v1::Pipeline& pipeline, const Words& words, const Con
 void apply_here(const Context& context, const Submission& submission, bool dry_run,
                 const Output& output) {
   const v1::PipelineText text = submission.read();
-  const v1::Pipeline pipeline = context.connect().apply(text, dry_run, context.progress());
+  const v1::Pipeline pipeline = context.connect().apply(
+      text, dry_run, starting_runners(context.progress(), submission.python, context.directory()));
   if (output.json()) {
     context.out << to_json(pipeline).dump(2) << '\n';
     return;
@@ -125,7 +127,9 @@ void apply_here(const Context& context, const Submission& submission, bool dry_r
 void swap_here(const Context& context, const Submission& submission, const v1::SwapRequest& swap,
                const Output& output) {
   const v1::PipelineText text = submission.read();
-  const v1::SwapResult result = context.connect().swap(text, swap, false, context.progress());
+  const v1::SwapResult result = context.connect().swap(
+      text, swap, false,
+      starting_runners(context.progress(), submission.python, context.directory()));
   if (output.json()) {
     context.out << to_json(result).dump(2) << '\n';
     return;
@@ -169,7 +173,7 @@ void add_apply(CLI::App& app, const Context& context) {
       "apply", "checks, indexes and keeps a pipeline; changes running jobs to it");
   const auto dry_run = std::make_shared<bool>(false);
   command->add_flag("--dry-run", *dry_run, "all of it but keeping");
-  command->callback([&context, dry_run, submission = add_submission(*command),
+  command->callback([&context, dry_run, submission = add_tried_submission(*command),
                      swaps = add_swap_options(*command), output = add_output(*command)] {
     const std::optional<v1::SwapRequest> swap = swaps->request();
     if (swap && *dry_run) {

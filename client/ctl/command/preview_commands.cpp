@@ -20,6 +20,7 @@
 #include "ctl/init/survey.h"
 #include "ctl/listing.h"
 #include "ctl/numbers.h"
+#include "ctl/program/runners.h"
 #include "ctl/show/packed_rows.h"
 #include "ctl/show/preview_grid.h"
 #include "ctl/show/row_values.h"
@@ -152,10 +153,11 @@ void add_preview(CLI::App& app, const Context& context) {
   command->add_option("--rows", *rows, "how many, up to the pipeline's batch size")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->callback([&context, to, rows, submitted = add_submission(*command)] {
+  command->callback([&context, to, rows, submitted = add_tried_submission(*command)] {
     if (is_file(*to)) check_is_png(*to);
     const v1::PipelineText text = submitted->read();
-    const Preview preview = context.connect().preview(text, *rows, context.progress());
+    const Preview preview = context.connect().preview(
+        text, *rows, starting_runners(context.progress(), submitted->python, context.directory()));
     if (*to == "json") return dump_json(preview_json(preview), context);
     if (is_file(*to)) draw(preview, *to, context);
     rows_table(preview).print(context.out);

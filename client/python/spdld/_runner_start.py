@@ -26,9 +26,6 @@ def starter(address: str) -> Callable[[str], None]:
             subprocess.run(
                 [*command, "--detach", str(os.getpid())],
                 env=os.environ | {"PYTHONPATH": path},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
                 check=True,
             )
         except (OSError, subprocess.SubprocessError) as error:

@@ -445,6 +445,11 @@ def main() -> int:
         del sys.path[0]  # the directory that this was started in
         if os.fork() != 0:
             os._exit(0)
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1):
+            os.dup2(null, fd)
+        os.close(null)
     # Before anything is imported that looks at it: a process for each core is enough.
     for library in _ONE_THREAD:
         os.environ[f"{library}_NUM_THREADS"] = "1"

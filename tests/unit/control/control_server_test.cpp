@@ -137,7 +137,7 @@ TEST_F(ControlServerTest, DeliversMessagesThatAreLongOrNoUtf8) {
 
 TEST_F(ControlServerTest, StreamsProgressAndThenTheResult) {
   service_.work = [](const Service::Progress& progress) {
-    return progress(1, 4, "listing /data") ? Status() : Status(Code::kCancelled, "told to end");
+    return progress(1, 4, "listing /data", {}) ? Status() : Status(Code::kCancelled, "told to end");
   };
   service_.pipeline_view.name = "p";
   service_.pipeline_view.items = 4;
@@ -227,7 +227,7 @@ TEST_F(ControlServerTest, SendsAStepOfAJobWithItsRows) {
 TEST_F(ControlServerTest, TellsEachPhaseOfAMeasurementOnceAndThenWhatCameOfIt) {
   service_.work = [](const Service::Progress& progress) {
     for (const char* const what : {"times", "times", "holds", "times"}) {
-      EXPECT_TRUE(progress(1, 8, what));
+      EXPECT_TRUE(progress(1, 8, what, {}));
     }
     return Status();
   };
@@ -267,7 +267,7 @@ TEST_F(ControlServerTest, EndsTheMakingOfAStepWhenItsCallerIsGone) {
   std::promise<void> ended;
   service_.work = [&](const Service::Progress& progress) {
     begun.set();
-    while (progress(0, 0, "rows of a batch")) std::this_thread::yield();
+    while (progress(0, 0, "rows of a batch", {})) std::this_thread::yield();
     ended.set_value();
     return Status(Code::kCancelled, "nobody waits");
   };
@@ -395,7 +395,7 @@ TEST_F(ControlServerTest, OutlivesGarbageAndHangUps) {
 
 TEST_F(ControlServerTest, EndsWorkWhoseDeadlineHasPassed) {
   service_.work = [](const Service::Progress& progress) {
-    while (progress(0, 0, "listing")) std::this_thread::yield();
+    while (progress(0, 0, "listing", {})) std::this_thread::yield();
     return Status(Code::kCancelled, "told to end");
   };
   start();
@@ -436,7 +436,7 @@ TEST_F(ControlServerTest, StoppingTellsLongWorkToEnd) {
   Event begun;
   service_.work = [&](const Service::Progress& progress) {
     begun.set();
-    while (progress(0, 0, "listing")) std::this_thread::yield();
+    while (progress(0, 0, "listing", {})) std::this_thread::yield();
     return Status(Code::kUnavailable, "stopped while listing");
   };
   start();
@@ -532,7 +532,7 @@ TEST_F(ControlServerTest, EndsTheWorkOfACallWithOneAnswerWhenItsCallerIsGone) {
   std::promise<void> ended;
   service_.work = [&](const Service::Progress& progress) {
     begun.set();
-    while (progress(0, 0, "listing")) std::this_thread::yield();
+    while (progress(0, 0, "listing", {})) std::this_thread::yield();
     ended.set_value();
     return Status(Code::kCancelled, "nobody waits");
   };
@@ -579,7 +579,7 @@ TEST_F(ControlServerTest, AConnectionsNumberStaysTakenWhileACallOfItRuns) {
   Event may_end;
   service_.work = [&](const Service::Progress& progress) {
     begun.set();
-    while (progress(0, 0, "listing")) std::this_thread::yield();
+    while (progress(0, 0, "listing", {})) std::this_thread::yield();
     gone.set();
     may_end.wait();
     return Status();

@@ -110,7 +110,7 @@ TEST_F(JointSwapTest, ShowsProgressOfADaemonOnTheThreadThatAsks) {
     shown = true;
   };
   second_.service.work = [&](const Service::Progress& progress) {
-    while (!shown && progress(1, 2, "listing")) std::this_thread::yield();
+    while (!shown && progress(1, 2, "listing", {})) std::this_thread::yield();
     return Status();
   };
   EXPECT_EQ(swap(), "");
@@ -134,7 +134,7 @@ TEST_F(JointSwapTest, EndsAskingTheOthersWhenOneRefuses) {
   std::promise<void> begun;
   first_.service.work = [&](const Service::Progress& progress) {
     begun.set_value();
-    while (progress(0, 0, "listing")) std::this_thread::yield();
+    while (progress(0, 0, "listing", {})) std::this_thread::yield();
     return Status(Code::kCancelled, "told to end");
   };
   second_.service.work = [&](const Service::Progress&) {
@@ -172,7 +172,7 @@ TEST_F(JointSwapTest, ChangesNothingWhenOneIsSilentTooLong) {
 TEST_F(JointSwapTest, ChangesNothingWhenItIsInterruptedWhileItAsks) {
   second_.service.work = [&](const Service::Progress& progress) {
     std::raise(SIGINT);
-    while (progress(0, 0, "listing")) std::this_thread::yield();
+    while (progress(0, 0, "listing", {})) std::this_thread::yield();
     return Status(Code::kCancelled, "told to end");
   };
   EXPECT_EQ(swap(), "nothing has changed: interrupted");
@@ -340,7 +340,7 @@ TEST_F(JointSwapTest, NamesDaemonsThatChangedWhenOneDiesOverIt) {
       second_.server->stop(std::chrono::seconds(0));
       died.set_value();
     }).detach();
-    while (progress(0, 0, "listing")) std::this_thread::yield();
+    while (progress(0, 0, "listing", {})) std::this_thread::yield();
     return Status(Code::kCancelled, "told to end");
   };
   const std::string said = swap();

@@ -42,15 +42,16 @@ class HeadspaceTest : public SessionsTest {
     return session->consumer;
   }
   Measured measure(std::uint32_t steps = kSteps, const Service::Progress& progress = nullptr) {
-    return service_->headspace(self_, "j", "", steps, [&](auto done, auto total, const auto& what) {
-      return progress == nullptr || progress(done, total, what);
-    });
+    return service_->headspace(self_, "j", "", steps,
+                               [&](auto done, auto total, const auto& what, const auto& runners) {
+                                 return progress == nullptr || progress(done, total, what, runners);
+                               });
   }
   // Measured by another thread, which calls `at` once, when ranks train with their data ready.
   std::future<Measured> measure_and(std::function<void()> at, std::uint32_t steps = 1000) {
     return std::async(std::launch::async, [this, at = std::move(at), steps] {
       bool called = false;
-      return measure(steps, [&](auto, auto, const std::string& what) {
+      return measure(steps, [&](auto, auto, const std::string& what, const auto&) {
         if (!called && what.find("data ready") != std::string::npos) {
           called = true;
           at();
@@ -193,7 +194,7 @@ TEST_F(HeadspaceTest, SlotsShrinkBackWhileTheLoopKeepsAnOldBatch) {
   (void)loops.front().rank.batch();
   ++loops.front().wish.in_run.turn;
   auto measured = std::async(std::launch::async, [&] {
-    return measure(100, [](auto, auto, const std::string& what) {
+    return measure(100, [](auto, auto, const std::string& what, const auto&) {
       return what.find("data ready") == std::string::npos;
     });
   });
@@ -388,7 +389,7 @@ TEST_F(HeadspaceTest, LoopThatSeeksEndsItsRound) {
 TEST_F(HeadspaceTest, CallerThatGoesLeavesRanksAsTheyWere) {
   std::vector<Loop> loops = open_ranks(1);
   auto measured = std::async(std::launch::async, [&] {
-    return measure(1000, [](auto, auto, const std::string& what) {
+    return measure(1000, [](auto, auto, const std::string& what, const auto&) {
       return what.find("holds the ranks") == std::string::npos;
     });
   });

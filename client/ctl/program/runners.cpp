@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ctl/program/runners.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "ctl/failure.h"
+#include "ctl/program/program.h"
+
+namespace spdld::ctl {
+namespace {
+
+// What an interpreter is given to come up, and to say hello.
+constexpr std::chrono::seconds kRunnerPatience{5};
+
+// Modules of the working directory count, as they do for a script that is run there.
+std::string module_path() {
+  std::error_code failed;
+  const std::string here = std::filesystem::current_path(failed).string();
+  const char* const given = std::getenv("PYTHONPATH");
+  return given == nullptr ? here : fmt::format("{}:{}", here, given);
+}
+
+void start_runner(const std::string& python, const std::string& directory,
+                  const std::string& pool) {
+  const Ran ran =
+      run_program({"env", "PYTHONPATH=" + module_path(), python, "-m", "spdld.runner", "--address",
+                   directory, "--pool", pool, "--detach", std::to_string(::getpid())},
+                  Errors::kOurs);
+  if (!ran.ok())
+    throw Failure(kFailed, fmt::format("'{} -m spdld.runner' failed: it needs the package spdld, "
+                                       "see that '{} -c \"import spdld\"' works",
+                                       python, python));
+}
+
+}  // namespace
+
+Daemon::OnProgress starting_runners(Daemon::OnProgress shown, std::string python,
+                                    std::string directory) {
+  using Clock = std::chrono::steady_clock;
+  if (python.empty()) return shown;
+  return
+      [shown = std::move(shown), python = std::move(python), directory = std::move(directory),
+       started = std::map<std::string, Clock::time_point>()](const v1::Progress& progress) mutable {
+        for (const std::string& pool : progress.runners()) {
+          const auto [last, is_first] = started.try_emplace(pool, Clock::now());
+          if (!is_first && Clock::now() - last->second < kRunnerPatience) continue;
+          last->second = Clock::now();
+          start_runner(python, directory, pool);
+        }
+        shown(progress);
+      };
+}
+
+}  // namespace spdld::ctl
