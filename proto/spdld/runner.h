@@ -12,7 +12,7 @@
 //   SupervisorHello      ->
 //                        <-       PoolOpen (+ fd of its JSON) | TurnedAway
 //   ChildEnded, ImportFailed ->
-//                        <-       Kill, End
+//                        <-       Kill, Look, End
 //
 //   child                         daemon
 //   ChildHello           ->
@@ -35,7 +35,7 @@
 namespace spdld::runner {
 
 inline constexpr std::uint32_t kRunnerMagic = 0x4e525053;  // "SPRN"
-inline constexpr std::uint32_t kRunnerVersion = 1;
+inline constexpr std::uint32_t kRunnerVersion = 2;
 inline constexpr std::uint32_t kMaxRunnerFrameBytes = 32768;
 inline constexpr std::uint32_t kCells = 2;  // calls that a child may have at once
 inline constexpr std::uint32_t kMaxCallRows = 64;
@@ -57,6 +57,7 @@ enum class RunnerFrameType : std::uint32_t {
   kCall = 67,
   kKill = 68,
   kEnd = 69,
+  kLook = 70,
 };
 
 struct RunnerHeader {
@@ -87,8 +88,9 @@ struct ChildHello {
   std::int32_t pid;        // as its supervisor sees it
   std::uint32_t awaits;    // 1: the function is a coroutine's, whose rows of a call run at once
   std::uint32_t reserved;
+  std::uint8_t code[16];  // a digest of the file that the function was imported from; 0: not known
 };
-static_assert(sizeof(ChildHello) == 80);
+static_assert(sizeof(ChildHello) == 96);
 static_assert(__builtin_offsetof(ChildHello, token) == 48);
 
 // The supervisor is to serve the pool that the JSON tells of. Carries one fd, which that is in.
@@ -166,6 +168,13 @@ struct ImportFailed {
   std::uint32_t reserved;
 };
 static_assert(sizeof(ImportFailed) == 16);
+
+// The pool is needed again after nobody needed it. A supervisor whose function's file is not what
+// was imported ends, so that another one imports what is there now.
+struct Look {
+  RunnerHeader header;
+};
+static_assert(sizeof(Look) == 8);
 
 // Nobody needs the pool any more.
 struct End {

@@ -38,6 +38,7 @@ from ._runner_frames import (
     TYPES,
     VERSION,
     TurnedAway,
+    code_digest,
     connect,
     receive,
     send,
@@ -147,6 +148,10 @@ class Rows:
         self.call = pool["call"]
         self.function = function
         self.args = json.loads(pool["args"])
+        module = sys.modules.get(getattr(function, "__module__", ""))
+        place = self.call.rpartition(":")[0]
+        self.file = place if place.endswith(".py") else getattr(module, "__file__", None) or ""
+        self.code = code_digest(self.file)
         self.names = [field["name"] for field in pool["out"]]
         self.awaits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - whether it is a coroutine's
@@ -469,6 +474,7 @@ def serve(rows: Rows, address: str, key: str, token: bytes, number: int) -> None
             os.getpid(),
             rows.awaits,
             0,
+            rows.code,
         )
         while True:
             name, values, fds = receive(link)
@@ -495,6 +501,7 @@ def be_seed(pool: dict[str, Any], orders: socket.socket, start: Callable[[int], 
     rows = load_or_exit(pool)
     gc.collect()
     gc.freeze()  # the children share its pages for longer
+    orders.send(json.dumps({"file": rows.file, "code": rows.code.hex()}).encode())
     while True:
         data, fds, _, _ = socket.recv_fds(orders, 4096, 1)
         if not data:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import pwd
 import socket
 import struct
 
 MAGIC = 0x4E525053
-VERSION = 1
+VERSION = 2
 MAX_FRAME_BYTES = 32768
 CELLS = 2
 MAX_CALL_ROWS = 64
@@ -20,7 +21,7 @@ IMPORT_FAILED = 87  # an exit status of the supervisor's processes; what stderr 
 FRAMES = {
     "RunnerHeader": struct.Struct("<2I"),
     "SupervisorHello": struct.Struct("<2I 2I 32s 56s i I"),
-    "ChildHello": struct.Struct("<2I 2I 32s 16s I i 2I"),
+    "ChildHello": struct.Struct("<2I 2I 32s 16s I i 2I 16s"),
     "PoolOpen": struct.Struct("<2I 16s Q"),
     "TurnedAway": struct.Struct("<2I 2I"),
     "CellsOpen": struct.Struct("<2I 2Q"),
@@ -29,6 +30,7 @@ FRAMES = {
     "Kill": struct.Struct("<2I I i"),
     "ChildEnded": struct.Struct("<2I I 2i 3I"),
     "ImportFailed": struct.Struct("<2I 2I"),
+    "Look": struct.Struct("<2I"),
     "End": struct.Struct("<2I"),
     "RowEntry": struct.Struct("<4Q"),
     "ArgumentEntry": struct.Struct("<2Q 8q"),
@@ -47,6 +49,7 @@ TYPES = {
     "Call": 67,
     "Kill": 68,
     "End": 69,
+    "Look": 70,
 }
 ANSWERS = {
     "Fields": 1,
@@ -58,6 +61,15 @@ ANSWERS = {
 }
 REASONS = {"Itself": 0, "Killed": 1, "Grew": 2}
 _NAMES = {number: name for name, number in TYPES.items()}
+
+
+def code_digest(path: str) -> bytes:
+    """Of the file that a function comes from; of none that can be read, zeros."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.blake2b(file.read(), digest_size=16).digest()
+    except OSError:
+        return bytes(16)
 
 
 class TurnedAway(Exception):  # noqa: N818 - the frame's name

@@ -29,6 +29,7 @@ from ._runner_frames import (
     REASONS,
     VERSION,
     TurnedAway,
+    code_digest,
     connect,
     receive,
     send,
@@ -74,6 +75,7 @@ class Supervisor:
         self._pool: dict[str, Any] = {}
         self._seed = _Process()
         self._orders: socket.socket | None = None  # to the seed
+        self._code: tuple[str, bytes] | None = None  # that the seed imported: its file and digest
         self._children: list[_Process] = []
         self._selector = selectors.DefaultSelector()
         self._next_look = 0.0
@@ -178,7 +180,10 @@ class Supervisor:
                 self._forget_output(child)
             self._children = []
             return
-        if name == "End":
+        is_old = name == "Look" and (
+            self._code is None or code_digest(self._code[0]) != self._code[1]
+        )
+        if name == "End" or is_old:
             raise _Ended(0, "")
         if name == "Kill":
             number, pid = values
@@ -294,6 +299,9 @@ class Supervisor:
         try:
             while data := self._orders.recv(4096):
                 told = json.loads(data)
+                if "file" in told:
+                    self._code = (told["file"], bytes.fromhex(told["code"]))
+                    continue
                 number, pid = told["number"], told["pid"]
                 child = self._children[number] if number < len(self._children) else _Process()
                 if child.due is None and child.pid == 0:

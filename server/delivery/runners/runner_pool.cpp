@@ -97,7 +97,8 @@ RunnerPool::RunnerPool(uid_t uid, CallSpec spec, std::string key, Options option
 std::shared_ptr<RowCaller> RunnerPool::hold() {
   MutexLock lock(mutex_);
   if (ended_) return nullptr;
-  ++holders_;
+  if (holders_++ == 0 && next_holder_ > 1)
+    loop_->post([pool = shared_from_this()] { pool->look_again(); });
   return std::make_shared<Holder>(shared_from_this(), next_holder_++);
 }
 
@@ -136,6 +137,13 @@ void RunnerPool::add_views(std::vector<RunnerView>& views) const {
 }
 
 // --- Rows, on the loop's thread ---
+
+// Between two jobs a user may have changed the function.
+void RunnerPool::look_again() {
+  code_.reset();
+  for (const auto& supervisor : supervisors_)
+    (void)supervisor->channel->send(runner::Look{}, RunnerFrameType::kLook);
+}
 
 void RunnerPool::take_up() {
   take_incoming();
@@ -481,6 +489,18 @@ Result<std::shared_ptr<RunnerChild>> RunnerPool::add_child(
     const runner::ChildHello& hello) {
   if (supervisor->children.count(hello.number) != 0)
     return error(Code::kAlreadyExists, fmt::format("child {} is there already", hello.number));
+  const auto code = std::to_array(hello.code);
+  if (code != decltype(code){} && code_.value_or(code) != code) {
+    const std::string changed = fmt::format(
+        "the file of {} has changed since rows were first made with it, and others would come of "
+        "it "
+        "now: raise 'version' of its stage and apply the pipeline, or begin the job anew",
+        spec_.call);
+    fail_waiting(changed);
+    flush();
+    return error(Code::kFailedPrecondition, changed);
+  }
+  if (code != decltype(code){}) code_ = code;
   auto child = std::make_shared<RunnerChild>();
   child->channel = std::move(channel);
   child->supervisor = supervisor;
@@ -556,7 +576,7 @@ void RunnerPool::take_ended(RunnerSupervisor& supervisor, const runner::ChildEnd
 }
 
 void RunnerPool::fail_waiting(const std::string& text) {
-  log::info({.uid = uid_, .has_quota = true}, "runners: {} cannot be imported", spec_.call);
+  log::info({.uid = uid_, .has_quota = true}, "runners: {} cannot be run: {}", spec_.call, text);
   trouble_ = text;
   if (serving() == 0) {
     for (CalledRow& row : queue_) tell(row, Status(Code::kFailedPrecondition, text));

@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -141,6 +142,7 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   void forget(std::uint64_t holder) SPDLD_EXCLUDES(mutex_);
   std::string waits_for() const SPDLD_EXCLUDES(mutex_);
 
+  void look_again();
   void take_up() SPDLD_EXCLUDES(mutex_);
   void take_incoming() SPDLD_EXCLUDES(mutex_);
   void dispatch();
@@ -180,9 +182,10 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   std::vector<std::shared_ptr<RunnerSupervisor>> supervisors_;
   std::vector<Told> told_;
   std::uint64_t next_call_ = 1;
-  std::uint64_t answer_bytes_;           // of a row, as they have been of late
-  std::chrono::nanoseconds row_time_{};  // likewise
-  std::string trouble_;                  // why the last runners did not come to serve
+  std::uint64_t answer_bytes_;                        // of a row, as they have been of late
+  std::chrono::nanoseconds row_time_{};               // likewise
+  std::string trouble_;                               // why the last runners did not come to serve
+  std::optional<std::array<std::uint8_t, 16>> code_;  // ChildHello's, of the first that had one
 
   mutable Mutex mutex_;
   std::vector<CalledRow> incoming_ SPDLD_GUARDED_BY(mutex_);

@@ -146,6 +146,51 @@ TEST_F(RunnerEndsTest, ASecondSupervisorOfAPoolGoesAgain) {
   EXPECT_EQ(rows_[0].answer(), std::to_string(first));
 }
 
+TEST_F(RunnerEndsTest, CodeThatChangedBetweenTwoJobsIsImportedAnew) {
+  start();
+  const CallSpec spec = text_call("def f(x): return 'old'\n");
+  auto caller = open(spec);
+  start_supervisor(*caller);
+  call(*caller, {"a"});
+  wait();
+  const auto open_again = [&] {
+    caller.reset();
+    caller = open(spec);
+  };
+  open_again();
+  call(*caller, {"a"});
+  wait();
+  EXPECT_EQ(rows_.back().answer(), "old");
+  rewrite(spec, "def f(x): return 'new'\n");
+  // Until the last one has been let go of before the next one came.
+  wait_until([&] {
+    open_again();
+    return !caller->wanted().empty();
+  });
+  start_supervisor(*caller);
+  call(*caller, {"a"});
+  wait();
+  EXPECT_EQ(rows_.back().answer(), "new");
+}
+
+TEST_F(RunnerEndsTest, CodeThatChangesUnderAJobEndsItRatherThanMakeOtherRows) {
+  start();
+  const CallSpec spec = text_call("def f(x): return 'old'\n");
+  const auto caller = open(spec);
+  const std::string key = key_of(*caller);
+  const pid_t supervisor = start_supervisor(key);
+  call(*caller, {"a"});
+  wait();
+  rewrite(spec, "def f(x): return 'new'\n");
+  end(supervisor);
+  wait_until([&] { return !caller->wanted().empty(); });
+  call(*caller, {"a"});
+  start_supervisor(key);
+  wait();
+  EXPECT_EQ(sink_.status(1).code(), Code::kFailedPrecondition);
+  EXPECT_THAT(sink_.status(1).message(), HasSubstr("has changed since rows were first made"));
+}
+
 TEST_F(RunnerEndsTest, ASupervisorGoesOnWithTheNextDaemon) {
   start();
   CallSpec spec = text_call("def f(x): return x\n");

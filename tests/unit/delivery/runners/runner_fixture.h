@@ -132,17 +132,25 @@ class RunnerTest : public ::testing::Test {
   // A function `f` of one file, which has this text behind the usual imports. Its one input is the
   // text `x`, and it gives the text `y`.
   CallSpec text_call(const std::string& text, int children = 1) {
-    const std::string file = dir_.write("user" + std::to_string(files_++) + ".py",
-                                        "import os, random, signal, sys, time, asyncio, "
-                                        "threading\nimport numpy as np\nimport spdld\n"
-                                        "HERE = os.path.dirname(__file__)\n" +
-                                            text);
+    const std::string file = write_code("user" + std::to_string(files_++) + ".py", text);
     CallSpec spec;
     spec.call = file + ":f";
     spec.in = {field_of("x", CallField::Kind::kText)};
     spec.out = {field_of("y", CallField::Kind::kText)};
     spec.concurrency = children;
     return spec;
+  }
+
+  std::string write_code(const std::string& name, const std::string& text) {
+    return dir_.write(name,
+                      "import os, random, signal, sys, time, asyncio, threading\n"
+                      "import numpy as np\nimport spdld\nHERE = os.path.dirname(__file__)\n" +
+                          text);
+  }
+  // Another text in the place of text_call()'s.
+  void rewrite(const CallSpec& spec, const std::string& text) {
+    const std::string file = spec.call.substr(0, spec.call.rfind(':'));
+    write_code(std::filesystem::path(file).filename(), text);
   }
 
   std::shared_ptr<RowCaller> open(const CallSpec& spec) { return server_->open(::geteuid(), spec); }
