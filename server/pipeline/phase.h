@@ -10,6 +10,7 @@
 #include "engine/run.h"
 #include "op/order_spec.h"
 #include "pipeline/pipeline_version.h"
+#include "source/order/sharding.h"
 
 namespace spdld::pipeline {
 
@@ -43,6 +44,11 @@ struct Phase {
     return same_content(other) && prefetch == other.prefetch;
   }
   bool same_order(const Phase& other) const { return order_text() == other.order_text(); }
+  // Of an epoch, and how they are dealt to so many shards.
+  std::uint64_t rows() const { return items * repeat.rows; }
+  source::Sharding sharding(std::uint32_t shards) const {
+    return {rows(), tail, {.num_shards = shards, .batch = batch}, repeat.group()};
+  }
   // What identifies the order to a cursor, and lets its error say how many items there were.
   std::string order_text() const;
   std::uint32_t version() const { return pipeline == nullptr ? 0 : pipeline->version; }

@@ -301,8 +301,7 @@ void Job::read_by(const Readings& readings) {
 
 void Job::begin_run(std::uint32_t num_shards) {
   const pipeline::PhasePtr phase = state.plan->last_phase();
-  const source::Sharding epoch(phase->items, phase->tail,
-                               {.num_shards = num_shards, .batch = phase->batch});
+  const source::Sharding epoch = phase->sharding(num_shards);
   const std::uint64_t step = std::min(state.start.step, epoch.end_step());
   adopt(session::new_run(phase, {.epoch = state.start.epoch,
                                  .step = step,

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/text/counted.h"
+#include "engine/explain.h"
 #include "session/about.h"
 #include "session/job_records.h"
 #include "session/job_texts.h"
@@ -29,7 +30,7 @@ Status check_weight(double weight) {
 std::uint64_t most_shards(const Job& job) {
   std::uint64_t most = kMaxShards;
   for (const auto& [version, phase] : job.state.plan->phases) {
-    if (phase->tail == Tail::kDrop) most = std::min(most, phase->items / phase->batch);
+    if (phase->tail == Tail::kDrop) most = std::min(most, phase->rows() / phase->batch);
   }
   return most;
 }
@@ -252,7 +253,7 @@ Result<job::JobView> Operator::resize_job(const job::Caller& caller, const JobNa
     for (const auto& [version, phase] : change.next.plan->phases) {
       if (job::steps_per_epoch(stream::facts_of(*phase), num_shards) > 0) continue;
       return Status(Code::kFailedPrecondition,
-                    counted(phase->items, "item") + " make no step of " +
+                    engine::items_text(phase->items, phase->repeat) + " make no step of " +
                         counted(num_shards, "shard") + " with batches of " +
                         std::to_string(phase->batch) + ": job '" + job.key.job +
                         "' can have at most " + counted(most_shards(job), "shard") +

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text/counted.h"
+#include "engine/explain.h"
 #include "pipeline/one_batch.h"
 #include "session/swap_place.h"
 #include "stream/span.h"
@@ -147,21 +148,19 @@ Result<PlannedSwap> SwapPlanner::plan(const JobPtr& job, const pipeline::Pipelin
   const std::uint64_t steps = job::steps_per_epoch(stream::facts_of(*swap.phase), num_shards);
   if (steps == 0)
     return error(Code::kFailedPrecondition,
-                 "job '" + job->key.job + "': " + counted(swap.phase->items, "item") +
+                 "job '" + job->key.job + "': " + engine::items_text(swap.phase->items, swap.phase->repeat) +
                      " make no step of " + counted(num_shards, "shard") + " with batches of " +
                      std::to_string(swap.phase->batch) +
                      "; lower batch.size, resize the job, or say 'batch: {last: pad}'");
   // A version that does not work is found out while the old one still runs.
   if (request.at.kind == SwapAt::Kind::kStep) SPDLD_TRY(job::check_place(request.at.step));
   const job::StepAt at = trial_step(request.at, here, steps);
-  const source::Sharding sharding(swap.phase->items, swap.phase->tail,
-                                  {.num_shards = num_shards, .batch = swap.phase->batch});
   const auto watched = [&](std::uint64_t made_rows, const std::string& what) {
     runner_starts_.ask_unlocked(*job, *swap.phase->run);
     return !progress || progress(made_rows, what);
   };
   const auto made = trials_.make(job->key.uid, **variant, swap.phase->run, at,
-                                 sharding.rows(at.step, 0), watched);
+                                 swap.phase->sharding(num_shards).rows(at.step, 0), watched);
   if (!made)
     return tl::unexpected<Status>(
         made.error().with_context("job '" + job->key.job +

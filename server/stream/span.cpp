@@ -18,7 +18,7 @@ job::State of_only_version(job::State state) {
 }  // namespace
 
 job::VersionFacts facts_of(const pipeline::Phase& phase) {
-  return {.items = phase.items * phase.repeat.rows,
+  return {.items = phase.rows(),
           .tail = phase.tail,
           .batch = phase.batch,
           .order = phase.order_text(),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import pathlib
 import wave
 from collections.abc import Callable, Iterator
@@ -188,6 +189,24 @@ def test_another_repeat_begins_with_an_epoch(
     other.load_state_dict(state)
     with pytest.raises(spdld.PipelineError, match=r"global with repeat \{rows: 3, adjacent: false"):
         next(iter(other))
+
+
+def test_a_change_and_a_start_behind_as_many_rows_as_there_are_items_lose_none(
+    make_daemon: Callable[..., Any], write: Write, open_loader: Callable[..., spdld.Loader]
+) -> None:
+    daemon = make_daemon(pipelines=[write()])
+    loader = open_loader(daemon, job="run", prefetch=2)
+    epoch = iter(loader)
+    behind = len(loader) - 2
+    rows = [row for batch in itertools.islice(epoch, behind) for row in rows_of(batch)]
+    state = loader.state_dict()
+    other = write(stages=[*STAGES, {"random_horizontal_flip": {"p": 1.0}}])
+    daemon.ctl("apply", "-f", other, "--job", "run", "--at", "now")
+    rows += [row for batch in epoch for row in rows_of(batch)]
+    assert sorted(named(rows)) == every_row()
+    later = open_loader(daemon, job="later")
+    later.load_state_dict(state)
+    assert len(list(later)) == len(loader) - behind
 
 
 def test_each_row_has_a_window_of_its_own(
