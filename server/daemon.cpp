@@ -177,6 +177,28 @@ std::vector<session::StorageView> storage_views(const source::IoPool& io) {
   return views;
 }
 
+std::vector<session::RunnerView> runner_views(const delivery::RunnerServer& server) {
+  std::vector<session::RunnerView> views;
+  for (delivery::RunnerView& runner : server.runners()) {
+    session::RunnerView& view =
+        views.emplace_back(session::RunnerView{.owner = runner.uid,
+                                               .call = std::move(runner.call),
+                                               .pool = std::move(runner.key),
+                                               .supervisor = runner.supervisor,
+                                               .number = runner.number,
+                                               .pid = runner.pid,
+                                               .calls = runner.calls,
+                                               .rows = runner.rows,
+                                               .restarts = runner.restarts,
+                                               .pss_bytes = std::nullopt,
+                                               .why = std::move(runner.why)});
+    if (runner.own_pid > 0)
+      view.pss_bytes =
+          delivery::own_memory({.smaps = fmt::format("/proc/{}/smaps_rollup", runner.own_pid)});
+  }
+  return views;
+}
+
 session::JpegView view_of(const media::SeekIndexes& indexes) {
   const media::SeekIndexes::Snapshot now = indexes.snapshot();
   return {.limit_bytes = now.limit_bytes,
@@ -259,6 +281,7 @@ struct Daemon::Parts {
              .io_threads = [this] { return static_cast<std::uint32_t>(io.most_threads()); },
              .jpeg = [indexes = seek_indexes] { return view_of(*indexes); },
              .storage = [this] { return storage_views(io); },
+             .runners = [this] { return runner_views(*runners); },
              .values = live_values(config, {executor, io, caches, *seek_indexes, budget, arenas})}),
         files([this](const std::string& file) { service.reload({file}); },
               [this] { return files_stall(); }, [this] { sessions.pipelines().look_again(); }) {}

@@ -137,6 +137,21 @@ Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users) {
   return table;
 }
 
+Table runners_table(const google::protobuf::RepeatedPtrField<v1::Runner>& runners) {
+  Table table(
+      {">UID", ">PID", ">STARTED BY", ">CALLS", ">ROWS", ">RESTARTS", ">MEMORY", "CALL", "WHY"});
+  const auto pid = [](std::int32_t number) {
+    return number > 0 ? std::to_string(number) : std::string("-");
+  };
+  for (const v1::Runner& runner : runners) {
+    table.add({number(runner.owner()), pid(runner.pid()), pid(runner.supervisor()),
+               number(runner.calls()), number(runner.rows()), number(runner.restarts()),
+               runner.has_pss_bytes() ? show_bytes(runner.pss_bytes()) : "-", cell(runner.call()),
+               cell(runner.why())});
+  }
+  return table;
+}
+
 Table storage_table(const google::protobuf::RepeatedPtrField<v1::Storage>& storage) {
   Table table({"DEVICE", "MOUNT", ">READING", ">STUCK", ">LONGEST", ">WAITING", ">READS", ">QUEUED",
                ">SERVED"});

@@ -30,6 +30,7 @@ Table jobs_table(const google::protobuf::RepeatedPtrField<v1::Job>& jobs);
 Table ended_jobs_table(const google::protobuf::RepeatedPtrField<v1::Job>& jobs);
 Table sessions_table(const google::protobuf::RepeatedPtrField<v1::Session>& sessions);
 Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users);
+Table runners_table(const google::protobuf::RepeatedPtrField<v1::Runner>& runners);
 Table storage_table(const google::protobuf::RepeatedPtrField<v1::Storage>& storage);
 Table stages_table(const google::protobuf::RepeatedPtrField<v1::Stage>& stages);
 Table failures_table(const google::protobuf::RepeatedPtrField<v1::Failure>& failures);

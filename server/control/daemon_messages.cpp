@@ -112,6 +112,20 @@ void fill_in(v1::Storage* message, const session::StorageView& view) {
   message->set_longest_s(view.longest_s);
 }
 
+void fill_in(v1::Runner* message, const session::RunnerView& view) {
+  message->set_owner(view.owner);
+  message->set_call(utf8(view.call));
+  message->set_pool(view.pool);
+  message->set_supervisor(view.supervisor);
+  message->set_number(view.number);
+  message->set_pid(view.pid);
+  message->set_calls(view.calls);
+  message->set_rows(view.rows);
+  message->set_restarts(view.restarts);
+  if (view.pss_bytes) message->set_pss_bytes(*view.pss_bytes);
+  message->set_why(utf8(view.why));
+}
+
 void fill_in(v1::Use* message, const session::Use& use) {
   message->set_used(use.used);
   if (use.limit) message->set_limit(*use.limit);
@@ -162,6 +176,7 @@ void fill(v1::Daemon* message, const session::DaemonView& view) {
   if (view.pss_bytes) message->set_pss_bytes(*view.pss_bytes);
   if (view.cpu_pressure) message->set_cpu_pressure(*view.cpu_pressure);
   for (const session::StorageView& of : view.storage) fill_in(message->add_storage(), of);
+  for (const session::RunnerView& of : view.runners) fill_in(message->add_runners(), of);
   for (const session::GpuView& gpu : view.gpus) fill_in(message->add_gpus(), gpu);
   message->set_gpu_driver(view.gpu_driver);
   message->set_no_gpu(utf8(view.no_gpu));

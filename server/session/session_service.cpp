@@ -736,6 +736,10 @@ DaemonView SessionService::daemon_facts(const job::Caller& caller) {
   if (facts_.jpeg) view.jpeg = facts_.jpeg();
   // Of other users' data, too.
   if (facts_.storage && pipelines_.is_admin(caller.uid)) view.storage = facts_.storage();
+  if (facts_.runners) view.runners = facts_.runners();
+  std::erase_if(view.runners, [&](const RunnerView& runner) {
+    return runner.owner != caller.uid && !pipelines_.is_admin(caller.uid);
+  });
   view.workers = sessions_.reports().workers();
   view.workers_lately = sessions_.reports().workers_lately();
   view.drain = sessions_.drain().view();

@@ -27,6 +27,7 @@ class SessionService final : public Service {
     std::function<std::uint32_t()> io_threads = [] { return 0u; };
     std::function<JpegView()> jpeg = {};  // as it is now, and the next one
     std::function<std::vector<StorageView>()> storage = {};
+    std::function<std::vector<RunnerView>()> runners = {};
     std::vector<DaemonValue> values = {};  // that may be changed while it runs
   };
 

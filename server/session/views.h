@@ -384,6 +384,21 @@ struct StorageView {
   double longest_s = 0;  // of those that are being read
 };
 
+// A process that calls a function of a user's, or a function that has none.
+struct RunnerView {
+  uid_t owner = 0;
+  std::string call;
+  std::string pool;          // RowCaller::wanted()
+  pid_t supervisor = 0;      // as that and its children see themselves; 0: there is none
+  std::uint32_t number = 0;  // among the supervisor's children
+  pid_t pid = 0;             // 0: it has ended, or is yet to come
+  std::uint64_t calls = 0;   // of all that had this number
+  std::uint64_t rows = 0;
+  std::uint64_t restarts = 0;
+  std::optional<std::uint64_t> pss_bytes;  // none: not known
+  std::string why;  // the last one ended; of a function without processes, what to start
+};
+
 // A GPU that the daemon sees.
 struct GpuView {
   std::string uuid;  // empty: the driver does not tell, as `why_not` says
@@ -442,6 +457,7 @@ struct DaemonView {
   std::optional<std::uint64_t> pss_bytes = std::nullopt;
   std::optional<double> cpu_pressure = std::nullopt;  // a share of the last 10 s
   std::vector<StorageView> storage = {};
+  std::vector<RunnerView> runners = {};
   std::vector<GpuView> gpus = {};
   std::string gpu_driver = {};                    // "CUDA 12.4"; empty: there is none
   std::string no_gpu = {};                        // why there is none; empty: there is one

@@ -153,6 +153,9 @@ def test_a_child_that_is_killed_costs_no_row(load_here: Load, write: Write, daem
     got: Rows = []
     for batch in load_here(file, job="run", prefetch=2):
         got += rows(batch)
+        assert all(
+            runner["pss_bytes"] for runner in daemon.ctl_json("get", "runners") if runner["pid"]
+        )
         for pid in children(daemon):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -207,6 +210,10 @@ def test_a_bad_item_is_replaced_and_told(
     assert bad not in got
     told = daemon.ctl_json("get", "failures", "--job", "run")
     assert {failure["item"] for failure in told} == {bad}
+    [of_job] = {
+        runner["pool"] for runner in daemon.ctl_json("get", "runners") if "images" in runner["call"]
+    }
+    assert of_job
     why = {"raises": "too dark", "hangs": "longer than timeout (0.5 s)", "exits": "exit"}[ends]
     assert all(why in failure["message"] for failure in told), told
 
@@ -302,7 +309,8 @@ def test_spdlctl_starts_what_it_needs_to_try_a_pipeline(
     refused = daemon.ctl("apply", "-f", broken, "--python", sys.executable, check=False)
     assert refused.returncode == 1
     assert "gave 'image' as uint8[4, 8, 3]" in refused.stderr
-    refused = daemon.ctl("apply", "-f", broken, "--python", tmp_path / "no-such", check=False)
+    other = write(INVERT, "third")
+    refused = daemon.ctl("apply", "-f", other, "--python", tmp_path / "no-such", check=False)
     assert "it needs the package spdld" in refused.stderr
 
 

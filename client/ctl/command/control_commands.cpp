@@ -251,6 +251,12 @@ void add_get(CLI::App& app, const Context& context) {
   users->callback([&context, output = add_output(*users)] {
     print(context.connect().users().users(), *output, users_table, "users", context);
   });
+  CLI::App* runners = get->add_subcommand("runners", "processes that call users' own functions");
+  runners->alias("runner");
+  runners->callback([&context, output = add_output(*runners)] {
+    print(context.connect().stats({}).daemon().runners(), *output, runners_table, "runners",
+          context);
+  });
   CLI::App* storage =
       get->add_subcommand("storage", "devices that reads wait for, and for how long");
   storage->callback([&context, output = add_output(*storage)] {

@@ -134,6 +134,8 @@ std::string RunnerPool::wanted() const {
 void RunnerPool::add_views(std::vector<RunnerView>& views) const {
   MutexLock lock(mutex_);
   for (const auto& [place, view] : views_) views.push_back(view);
+  if (views_.empty())
+    views.push_back({.uid = uid_, .call = spec_.call, .key = key_, .why = waits_for_});
 }
 
 // --- Rows, on the loop's thread ---
@@ -525,6 +527,7 @@ Result<std::shared_ptr<RunnerChild>> RunnerPool::add_child(
     view.supervisor = supervisor->pid;
     view.number = hello.number;
     view.pid = hello.pid;
+    view.own_pid = child->channel->peer().pid;
   }
   publish();
   dispatch();
@@ -555,22 +558,25 @@ Status RunnerPool::take(RunnerSupervisor& supervisor, Channel::Frame frame) {
 void RunnerPool::take_ended(RunnerSupervisor& supervisor, const runner::ChildEnded& frame,
                             std::string text) {
   const auto found = supervisor.children.find(frame.number);
+  std::shared_ptr<RunnerChild> child;
+  if (found != supervisor.children.end() && found->second->pid == frame.pid) child = found->second;
+  std::string why =
+      child != nullptr && !child->killed_for.empty() ? child->killed_for : how_ended(frame, spec_);
+  log::info({.uid = uid_, .has_quota = true}, "runners: child {} of {} (pid {}) ended: {}",
+            frame.number, spec_.call, frame.pid, why);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  if (!text.empty()) why += "; its last lines: " + text;
   {
     MutexLock lock(mutex_);
     const auto view = views_.find({supervisor.channel->id(), frame.number});
     if (view != views_.end()) {
-      view->second.pid = 0;
+      view->second.pid = view->second.own_pid = 0;
       ++view->second.restarts;
+      view->second.why = why;
     }
   }
-  if (found == supervisor.children.end() || found->second->pid != frame.pid) return;
-  const std::shared_ptr<RunnerChild> child = found->second;
+  if (child == nullptr) return;
   supervisor.children.erase(found);
-  std::string why = child->killed_for.empty() ? how_ended(frame, spec_) : child->killed_for;
-  log::info({.uid = uid_, .has_quota = true}, "runners: child {} of {} (pid {}) ended: {}",
-            child->number, spec_.call, child->pid, why);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  if (!text.empty()) why += "; its last lines: " + text;
   end_child(*child, why);
   publish();
 }

@@ -23,17 +23,19 @@
 
 namespace spdld::delivery {
 
-// One child of a supervisor, for whoever looks.
+// One child of a supervisor, or a pool that has none, for whoever looks.
 struct RunnerView {
   uid_t uid = 0;
   std::string call = {};
   std::string key = {};
-  pid_t supervisor = 0;
+  pid_t supervisor = 0;      // as it sees itself; 0: there is none
   std::uint32_t number = 0;  // among the supervisor's children
   pid_t pid = 0;             // as the supervisor sees it; 0: it has ended, or is yet to come
+  pid_t own_pid = 0;         // as the daemon sees it; 0: it cannot, or as above
   std::uint64_t calls = 0;   // of all that had this number
   std::uint64_t rows = 0;
   std::uint64_t restarts = 0;
+  std::string why = {};  // the last one ended; or what a pool without children waits for
 };
 
 // One row at its pool.

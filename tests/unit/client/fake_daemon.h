@@ -131,7 +131,7 @@ class FakeService final : public delivery::DataService {
     session.turn = of_this_run ? request.in_run.turn : 0;
     const std::uint32_t branch = of_this_run ? request.in_run.branch : 0;
     const FakePipeline& pipeline = session.pipeline;
-    connection->send_progress(1, 2, "indexing", {});
+    connection->send_progress(1, 2, "indexing");
     connection->send_attached({.session = connection->id(),
                                .items = pipeline.steps * pipeline.rows,
                                .steps_per_epoch = pipeline.steps,
@@ -217,7 +217,7 @@ class FakeService final : public delivery::DataService {
   void apply(delivery::Connection& connection, const delivery::ApplyWish& wish) override {
     applies.push_back(wish);
     Session& session = sessions_.at(connection.id());
-    connection.send_progress(0, 0, "making a batch with it", {});
+    connection.send_progress(0, 0, "making a batch with it");
     if (!apply_refusal.ok()) {
       connection.send_refused(wish.serial, apply_refusal);
       return;

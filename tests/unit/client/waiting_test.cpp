@@ -27,7 +27,7 @@ std::string said_of(const std::string& address, const Attached* known, const std
   if (starts_daemons) options.on_unreachable = [](const std::string&) {};
   Waiting waiting(options, "step 5 of epoch 1 of 'pets' (shard 0 of 1)");
   heard = &waiting;
-  waiting.progress(7, 9, "listing files", {});
+  waiting.progress(7, 9, "listing files");
   Outage outage(lost_why);
   EXPECT_THROW(Attacher(options, address, nullptr).attach({}, known, {}, waiting, outage), Heard);
   return said;
@@ -58,7 +58,7 @@ TEST(Waiting, SaysWhatTheDaemonSaidSinceItIsBack) {
   waiting.disconnected("it is gone; ", std::chrono::steady_clock::now() - milliseconds(5'000));
   EXPECT_EQ(waiting.notice_text(), "waiting for a seek for 0 s: it is gone; this ends in 0 s");
   waiting.reconnected();
-  waiting.progress(1, 2, "indexing", {});
+  waiting.progress(1, 2, "indexing");
   EXPECT_EQ(waiting.notice_text(), "waiting for a seek for 0 s: indexing (1 of 2)");
 }
 

@@ -468,6 +468,30 @@ TEST(Listing, ShowsHowLongReadsWaitForThreadsAndForADevice) {
             "elsewhere  -          0/0      0      0us        0      0     0us     0us\n");
 }
 
+TEST(Listing, ShowsTheProcessesThatCallFunctionsAndWhatOthersWaitFor) {
+  google::protobuf::RepeatedPtrField<v1::Runner> runners;
+  v1::Runner& serves = *runners.Add();
+  serves.set_owner(1000);
+  serves.set_call("mypkg.aug:cutout");
+  serves.set_supervisor(70);
+  serves.set_pid(72);
+  serves.set_calls(10);
+  serves.set_rows(320);
+  serves.set_restarts(1);
+  serves.set_pss_bytes(std::uint64_t{30} << 20);
+  serves.set_why("it was killed by signal 9");
+  v1::Runner& lacks = *runners.Add();
+  lacks.set_owner(1000);
+  lacks.set_call("mypkg.aug:mix");
+  lacks.set_why("start them by 'python'");
+  EXPECT_EQ(printed(runners_table(runners)),
+            " UID  PID  STARTED BY  CALLS  ROWS  RESTARTS    MEMORY  CALL              WHY\n"
+            "1000   72          70     10   320         1  30.0 MiB  mypkg.aug:cutout  it was "
+            "killed by signal 9\n"
+            "1000    -           -      0     0         0         -  mypkg.aug:mix     start them "
+            "by 'python'\n");
+}
+
 TEST(Listing, ShowsHowManyRowsAStageHasRejected) {
   google::protobuf::RepeatedPtrField<v1::Stage> stages;
   stages.Add()->set_stage("fetch");
