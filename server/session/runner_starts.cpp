@@ -20,6 +20,7 @@ void RunnerStarts::ask(const Job& job, const engine::Run& run) {
       able, [](const SessionPtr& session) { return session->closed || !session->starts_runners; });
   if (able.empty()) return;
   const auto now = deps_.clock.now();
+  MutexLock lock(mutex_);
   std::erase_if(asked_,
                 [&](const auto& asked) { return now - asked.second.at >= 2 * kStartPatience; });
   for (const std::string& pool : wanted) {

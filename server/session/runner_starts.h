@@ -7,23 +7,21 @@
 #include <string>
 #include <utility>
 
-#include "session/job_table.h"
+#include "base/mutex.h"
+#include "session/deps.h"
+#include "session/job.h"
 
 namespace spdld::session {
 
 // Has ranks start the processes that run the functions of their own job, where there are none: they
 // know with which interpreter and modules. One rank is asked at a time; if no process comes,
-// another one. Owned by Sessions. Thread-safe.
+// another one. Owned by Sessions.
 class RunnerStarts {
  public:
-  RunnerStarts(const SessionsDeps& deps, JobTable& table) : deps_(deps), table_(table) {}
+  explicit RunnerStarts(const SessionsDeps& deps) : deps_(deps) {}
 
-  // Of the functions that `run` calls, which is the job's, or is to be.
-  void ask(const Job& job, const engine::Run& run) SPDLD_REQUIRES(table_.mutex());
-  void ask_unlocked(const Job& job, const engine::Run& run) SPDLD_EXCLUDES(table_.mutex()) {
-    MutexLock lock(table_.mutex());
-    ask(job, run);
-  }
+  // Of the functions that `run` calls, which is the job's, or is to be. Under JobTable::mutex().
+  void ask(const Job& job, const engine::Run& run) SPDLD_EXCLUDES(mutex_);
 
  private:
   struct Asked {
@@ -32,9 +30,9 @@ class RunnerStarts {
   };
 
   const SessionsDeps& deps_;
-  JobTable& table_;
+  Mutex mutex_;  // a leaf
   // By job and what is wanted.
-  std::map<std::pair<stream::JobTag, std::string>, Asked> asked_ SPDLD_GUARDED_BY(table_.mutex());
+  std::map<std::pair<stream::JobTag, std::string>, Asked> asked_ SPDLD_GUARDED_BY(mutex_);
 };
 
 }  // namespace spdld::session

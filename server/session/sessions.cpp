@@ -38,7 +38,7 @@ Sessions::Sessions(SessionsDeps deps)
       drain_(deps_, table_),
       operator_(deps_, table_, records_, changes_, keeper_, drain_),
       gpus_(deps.devices, table_),
-      runner_starts_(deps_, table_),
+      runner_starts_(deps_),
       planner_(deps_, table_, records_, trials_, gpus_, runner_starts_),
       swaps_(deps_, table_, keeper_, planner_, gpus_),
       new_pipelines_(deps_, trials_),

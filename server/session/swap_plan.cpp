@@ -156,7 +156,10 @@ Result<PlannedSwap> SwapPlanner::plan(const JobPtr& job, const pipeline::Pipelin
   if (request.at.kind == SwapAt::Kind::kStep) SPDLD_TRY(job::check_place(request.at.step));
   const job::StepAt at = trial_step(request.at, here, steps);
   const auto watched = [&](std::uint64_t made_rows, const std::string& what) {
-    runner_starts_.ask_unlocked(*job, *swap.phase->run);
+    {
+      MutexLock lock(table_.mutex());
+      runner_starts_.ask(*job, *swap.phase->run);
+    }
     return !progress || progress(made_rows, what);
   };
   const auto made = trials_.make(job->key.uid, **variant, swap.phase->run, at,
