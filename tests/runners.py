@@ -13,6 +13,6 @@ def of(address: str) -> dict[int, int]:
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             command = (entry / "cmdline").read_bytes().split(b"\0")
-            if b"spdld.runner" in command and address.encode() in command:
+            if any(b"spdld.runner" in word for word in command) and address.encode() in command:
                 found[int(entry.name)] = int((entry / "stat").read_text().rsplit(")")[1].split()[1])
     return found

@@ -11,7 +11,7 @@
 //   supervisor                    daemon
 //   SupervisorHello      ->
 //                        <-       PoolOpen (+ fd of its JSON) | TurnedAway
-//   ChildEnded, ImportFailed ->
+//   ChildEnded, ImportFailed, Looked ->
 //                        <-       Kill, Look, End
 //
 //   child                         daemon
@@ -50,6 +50,7 @@ enum class RunnerFrameType : std::uint32_t {
   kAnswer = 3,
   kChildEnded = 4,
   kImportFailed = 5,
+  kLooked = 6,
   // daemon -> supervisor or child
   kTurnedAway = 64,
   kPoolOpen = 65,
@@ -149,7 +150,8 @@ enum class EndReason : std::uint32_t {
   kGrew = 2,    // beyond the pool's max_rss
 };
 
-// UTF-8 text follows: the last lines that the child wrote to stderr or stdout.
+// UTF-8 text follows: the last lines that the child wrote to stderr or stdout. Of the process that
+// imports the function for the others, `number` is none of a child's.
 struct ChildEnded {
   RunnerHeader header;
   std::uint32_t number;
@@ -175,6 +177,12 @@ struct Look {
   RunnerHeader header;
 };
 static_assert(sizeof(Look) == 8);
+
+// The file is what was imported: an answer to each Look.
+struct Looked {
+  RunnerHeader header;
+};
+static_assert(sizeof(Looked) == 8);
 
 // Nobody needs the pool any more.
 struct End {

@@ -187,7 +187,8 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes, Si
       return RowState::kAgain;
     }
     if (made && *made == Made::kNeedsMemory) return RowState::kNeedsMemory;
-    if (made) return plan_->calls.empty() ? RowState::kDone : begin_call(row, sinks.call, token);
+    if (made && plan_->calls.empty()) return RowState::kDone;
+    if (made) return is_dropped(row) ? RowState::kDropped : begin_call(row, sinks.call, token);
     status = std::move(made).error();
     if (is_dropped(row)) return RowState::kDropped;
   }
@@ -233,7 +234,8 @@ void Run::called(Row& row, Status status) {
   RowCalls& calls = *row.calls;
   const Code code = status.code();
   const std::chrono::nanoseconds took = calls.answered(std::move(status), clock_.now());
-  call_stats_[calls.number()].end(took, std::chrono::nanoseconds(0), code);
+  call_stats_[calls.number()].end(took, std::chrono::nanoseconds(0),
+                                  code == Code::kCancelled ? Code::kOk : code);
 }
 
 RowState Run::end_call(Row& row, CallSink& sink, std::uint64_t token, StreamFailure& failure) {

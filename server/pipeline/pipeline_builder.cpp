@@ -27,7 +27,8 @@ std::string untuned(const std::string& canonical_text) {
   auto text = nlohmann::json::parse(canonical_text, nullptr, false);
   if (text.is_discarded() || !text.contains("stages")) return canonical_text;
   for (auto& stage : text["stages"]) {
-    if (!stage.is_object()) continue;
+    // How many processes call a function is fixed when they come.
+    if (!stage.is_object() || stage.contains("python")) continue;
     for (auto& params : stage) {
       if (params.is_object()) params.erase("concurrency");
     }
@@ -101,11 +102,15 @@ Result<spec::PipelineSpec> PipelineBuilder::parse(uid_t owner,
   const bool has_file = request.file.starts_with('/');
   if (has_file) options.directory = std::filesystem::path(request.file).parent_path().string();
   const source::Access access(options_.access, reader_of(owner, request.reader));
-  options.read_file = [&access](const std::string& path) {
+  bool is_extended = false;
+  options.read_file = [&](const std::string& path) {
+    is_extended = true;
     return source::read_text(access, path, spec::kMaxFileBytes);
   };
-  return spec::parse_pipeline(request.yaml, has_file ? request.file : "pipeline", registry_,
-                              options);
+  auto spec =
+      spec::parse_pipeline(request.yaml, has_file ? request.file : "pipeline", registry_, options);
+  if (spec) spec->is_extended = is_extended;
+  return spec;
 }
 
 Result<std::unique_ptr<source::Source>> PipelineBuilder::open_source(

@@ -28,6 +28,12 @@ Result<PipelinePtr> PipelineTable::number(uid_t caller, const PipelinePtr& pipel
       same->listed = pipeline->listed;
       same->request.dataset = pipeline->request.dataset;
       same->request.from_loader = now.request.from_loader && pipeline->request.from_loader;
+      // Who applied it counts for its own text alone, where that has code run.
+      if (!pipeline->plan->calls.empty()) {
+        same->request.yaml = pipeline->request.yaml;
+        same->request.file = pipeline->request.file;
+        same->request.env = pipeline->request.env;
+      }
       same->request.reader = pipeline->request.reader;
       same->reader = pipeline->reader;
       return PipelinePtr(std::move(same));

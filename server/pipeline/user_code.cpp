@@ -8,9 +8,12 @@
 namespace spdld::pipeline {
 namespace {
 
-uid_t author_of(const PipelineVersion& pipeline) {
+// Who applied it; what the daemon's configuration has counts as root's.
+uid_t author_of(const PipelineVersion& pipeline, const UserCode& code) {
   const auto& reader = pipeline.request.reader;
-  return reader ? shown_uid(reader->uid) : pipeline.owner.uid;
+  if (!reader) return pipeline.owner.uid;
+  if (reader->uid == Credentials::kDaemon && code.trusts_root) return 0;
+  return shown_uid(reader->uid);
 }
 
 }  // namespace
@@ -23,8 +26,17 @@ Status check_author(const UserCode& code, const PipelineVersion& pipeline, uid_t
                   fmt::format("pipeline '{}' calls {}, and the daemon cannot tell whose process "
                               "this is: its user has no number outside its user namespace",
                               pipeline.name(), call));
-  const uid_t author = author_of(pipeline);
-  if (author == user || (author == 0 && code.trusts_root)) return {};
+  const uid_t author = author_of(pipeline, code);
+  if (author == user) return {};
+  if (author == 0 && code.trusts_root) {
+    if (!pipeline.plan->spec.is_extended) return {};
+    return Status(
+        Code::kPermissionDenied,
+        fmt::format("pipeline '{}' calls {}, and extends other files, which may be others "
+                    "by now than root has read: it runs for root alone, until it is "
+                    "applied as one file",
+                    pipeline.name(), call));
+  }
   return Status(Code::kPermissionDenied,
                 fmt::format("pipeline '{}' calls {}, uid {} applied it, and functions run as "
                             "uid {} only if that user or root applied them: apply the pipeline "

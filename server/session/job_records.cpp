@@ -143,6 +143,8 @@ Result<pipeline::PhasePtr> JobRecords::make_phase(uid_t user, const pipeline::Pi
                                                   std::set<std::string> overrides,
                                                   std::uint32_t prefetch) {
   const engine::Plan& plan = *pipeline->plan;
+  // What ended streams held of the functions, so that changed code is seen to be changed.
+  if (!plan.calls.empty()) streams_.drop_ended();
   SPDLD_ASSIGN(RowCallers callers, pipeline::open_callers(deps_.code, *pipeline, user));
   SPDLD_ASSIGN(std::shared_ptr<engine::SampleCache> cache, open_cache(*pipeline));
   SPDLD_ASSIGN(source::Sampler sampler, pipeline->sampler(seed));

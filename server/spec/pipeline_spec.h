@@ -119,6 +119,7 @@ struct PipelineSpec {
   ErrorPolicy on_error;
   std::optional<CacheSpec> cache;
 
+  bool is_extended = false;  // parts of it stood in other files when it was parsed
   // The whole, resolved (vars, env, extends applied), in one canonical form: two pipelines with the
   // same text do the same.
   std::string canonical_text;

@@ -249,6 +249,37 @@ def test_a_row_for_which_a_function_gives_none_is_rejected(
     assert daemon.ctl_json("get", "failures", "--job", "run") == []
 
 
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_module_that_ends_its_process_ends_the_job(
+    load_here: Load, write: Write, start: str
+) -> None:
+    file = write("import os, sys\nprint('no licence', file=sys.stderr)\nos._exit(3)", start=start)
+    with pytest.raises(spdld.PipelineError, match="no licence") as raised:
+        epoch(load_here(file))
+    assert "exit" in str(raised.value)
+
+
+def test_modules_of_the_working_directory_are_not_imported(
+    load_here: Load, write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("argparse", "selectors"):
+        (tmp_path / "elsewhere" / f"{name}.py").write_text("raise SystemExit('not asked for')")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(epoch(load_here(write(INVERT)))) == ITEMS
+
+
+def test_code_that_was_edited_between_two_jobs_counts_in_the_next(
+    load_here: Load, write: Write, daemon: Any
+) -> None:
+    file = write(SAME)
+    with spdld.Loader(file, address=daemon.address, job="one") as one:
+        given = dict(epoch(one))
+    write(INVERT)
+    for item, image in epoch(load_here(file, job="two")):
+        assert image == bytes(255 - value for value in given[item])
+
+
 def test_a_function_that_cannot_be_imported_is_told_with_the_interpreter(
     load_here: Load, write: Write
 ) -> None:
@@ -446,15 +477,29 @@ with spdld.Loader(pipeline, address=address, job=job, prefetch=2) as loader:
 
 
 @needs_root
-@pytest.mark.parametrize("mode", ["others may write", "another's"])
+def test_a_text_of_roots_that_extends_a_colleagues_file_runs_for_nobody_else(place: Place) -> None:
+    base = Marked(place, BOB)
+    whole = place.directory / "whole.yaml"
+    whole.write_text(f"extends: {base.file.name}\npipeline: whole\n")
+    place.apply(0, whole)
+    told = load(place, ANN, "whole")
+    assert "extends other files" in told
+    assert "applied as one file" in told
+    assert base.ran_as() == set()
+
+
+@needs_root
+@pytest.mark.parametrize("mode", ["others may write", "another's", "a directory of all"])
 def test_a_file_that_others_may_have_written_runs_for_nobody(place: Place, mode: str) -> None:
     of_ann = Marked(place, ANN)
     if mode == "others may write":
         of_ann.code.chmod(0o666)
+    elif mode == "a directory of all":
+        place.directory.chmod(0o777)
     else:
         os.chown(of_ann.code, BOB, BOB)
     told = load(place, ANN, of_ann.file)
-    why = "can be written by others" if mode == "others may write" else f"belongs to uid {BOB}"
+    why = f"belongs to uid {BOB}" if mode == "another's" else "can be written by others"
     assert why in told
     assert of_ann.ran_as() == set()
 

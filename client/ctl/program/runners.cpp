@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <system_error>
@@ -20,20 +19,17 @@ namespace {
 // What an interpreter is given to come up, and to say hello.
 constexpr std::chrono::seconds kRunnerPatience{5};
 
-// Modules of the working directory count, as they do for a script that is run there.
-std::string module_path() {
-  std::error_code failed;
-  const std::string here = std::filesystem::current_path(failed).string();
-  const char* const given = std::getenv("PYTHONPATH");
-  return given == nullptr ? here : fmt::format("{}:{}", here, given);
-}
+// As `python -m spdld.runner`, which would import from the working directory first.
+constexpr char kRun[] =
+    "import sys; del sys.path[0]; from spdld.runner import main; sys.exit(main())";
 
 void start_runner(const std::string& python, const std::string& directory,
                   const std::string& pool) {
-  const Ran ran =
-      run_program({"env", "PYTHONPATH=" + module_path(), python, "-m", "spdld.runner", "--address",
-                   directory, "--pool", pool, "--detach", std::to_string(::getpid())},
-                  Errors::kOurs);
+  std::error_code failed;
+  const std::string here = std::filesystem::current_path(failed).string();
+  const Ran ran = run_program({python, "-c", kRun, "--address", directory, "--pool", pool,
+                               "--modules", here, "--detach", std::to_string(::getpid())},
+                              Errors::kOurs);
   if (!ran.ok())
     throw Failure(kFailed, fmt::format("'{} -m spdld.runner' failed: it needs the package spdld, "
                                        "see that '{} -c \"import spdld\"' works",

@@ -65,7 +65,8 @@ def load(call: str) -> Callable[..., Any]:
     place, _, name = call.rpartition(":")
     if place.endswith(".py"):
         path = Path(place)
-        sys.path.insert(0, str(path.parent))
+        _check_own(path.parent, os.stat(path.parent))
+        sys.path.append(str(path.parent))
         known = path.stem if path.stem not in sys.modules else f"spdld_{path.stem}"
         spec = importlib.util.spec_from_file_location(known, path)
         target = sys.modules[known] = importlib.util.module_from_spec(spec)
@@ -80,20 +81,23 @@ def load(call: str) -> Callable[..., Any]:
 
 
 def _own_text(path: Path) -> bytes:
-    """The text of a file that nobody but this user and root can have written."""
     with path.open("rb") as file:
-        info = os.fstat(file.fileno())
-        if info.st_uid not in (os.geteuid(), 0):
-            raise PermissionError(
-                f"{path} belongs to uid {info.st_uid}, and code runs as uid {os.geteuid()} only "
-                "from files of that user or root: make a copy of your own"
-            )
-        if info.st_mode & 0o002 or (info.st_mode & 0o020 and not _is_private(info.st_gid)):
-            raise PermissionError(
-                f"{path} can be written by others than you (mode {info.st_mode & 0o777:03o}), and "
-                f"would run as you: chmod go-w {path}"
-            )
+        _check_own(path, os.fstat(file.fileno()))
         return file.read()
+
+
+def _check_own(path: Path, info: os.stat_result) -> None:
+    """PermissionError: others than this user and root can have written it."""
+    if info.st_uid not in (os.geteuid(), 0):
+        raise PermissionError(
+            f"{path} belongs to uid {info.st_uid}, and code runs as uid {os.geteuid()} only "
+            "from what is that user's or root's: make a copy of your own"
+        )
+    if info.st_mode & 0o002 or (info.st_mode & 0o020 and not _is_private(info.st_gid)):
+        raise PermissionError(
+            f"{path} can be written by others than you (mode {info.st_mode & 0o777:03o}), and "
+            f"what is there would run as you: chmod go-w {path}"
+        )
 
 
 def _is_private(gid: int) -> bool:
@@ -391,6 +395,8 @@ def _encoder(field: dict[str, Any]) -> Callable[[Any], tuple[Any, int, tuple[int
                 value = np.asarray(value)
             if not isinstance(value, np.ndarray) or value.dtype != dtype:
                 raise wrong(given)
+            if dtype == np.bool_:  # a byte may be something else
+                value = value.view(np.uint8) != 0
             if value.shape == shape:
                 return value, value.nbytes, whole
             if fixed or len(value.shape) != len(shape):
@@ -460,7 +466,8 @@ def _seed_all(seed: int, epoch: int, position: int) -> None:
 
 def serve(rows: Rows, address: str, key: str, token: bytes, number: int) -> None:
     """Never returns."""
-    sys.stdout.reconfigure(line_buffering=True)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(line_buffering=True)
     try:
         link = connect(address)
         send(

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from ._launch import SYSTEM_DIRECTORY
 
 _log = logging.getLogger("spdld")
+# As `python -m spdld.runner`, which would import from the working directory first.
+_RUN = "import sys; del sys.path[0]; from spdld.runner import main; sys.exit(main())"
 
 
 def starter(address: str) -> Callable[[str], None]:
@@ -20,15 +22,15 @@ def starter(address: str) -> Callable[[str], None]:
 
     def start(pool: str) -> None:
         # It imports what this process could, and outlives it.
-        command = [sys.executable, "-m", "spdld.runner", "--address", where, "--pool", pool]
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        options = ["--address", where, "--pool", pool]
         try:
+            path = os.pathsep.join(entry or os.getcwd() for entry in sys.path if type(entry) is str)
             subprocess.run(
-                [*command, "--detach", str(os.getpid())],
+                [sys.executable, "-c", _RUN, *options, "--detach", str(os.getpid())],
                 env=os.environ | {"PYTHONPATH": path},
                 check=True,
             )
-        except (OSError, subprocess.SubprocessError) as error:
-            _log.warning("%s could not be started: %s", " ".join(command), error)
+        except Exception as error:  # training waits, and is told the command
+            _log.warning("python -m spdld.runner %s: %s", " ".join(options), error)
 
     return start

@@ -14,6 +14,7 @@ import ctypes
 import json
 import os
 import platform
+import select
 import selectors
 import signal
 import socket
@@ -40,6 +41,7 @@ _PATIENCE_S = 60  # with a daemon that is gone
 _TAIL_BYTES = 2048
 _IMPORT_TAIL_BYTES = 16384
 _LONG_LIFE_S = 1.0
+_SEED = 0xFFFFFFFF  # the number of no child
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _NOT_FOUND, _ALREADY_EXISTS, _UNAVAILABLE = 5, 6, 14  # gRPC's
@@ -116,7 +118,7 @@ class Supervisor:
             return
         try:
             pidfd = os.pidfd_open(self._prints_for)
-        except OSError:
+        except (OSError, AttributeError):  # an old kernel, or a Python built for one
             _drop_stderr()
             return
 
@@ -133,6 +135,8 @@ class Supervisor:
         pause = 0.05
         while True:
             try:
+                if self._token and not self._has_current_code():  # for the next daemon
+                    raise _Ended(0, "")
                 link = connect(self._address)
                 python = f"{sys.executable} ({platform.python_version()})"
                 send(
@@ -180,15 +184,18 @@ class Supervisor:
                 self._forget_output(child)
             self._children = []
             return
-        is_old = name == "Look" and (
-            self._code is None or code_digest(self._code[0]) != self._code[1]
-        )
-        if name == "End" or is_old:
+        if name == "End" or (name == "Look" and not self._has_current_code()):
             raise _Ended(0, "")
+        if name == "Look":
+            self._tell("Looked")
         if name == "Kill":
             number, pid = values
             if number < len(self._children) and self._children[number].pid == pid:
                 self._end(self._children[number], "Killed")
+
+    def _has_current_code(self) -> bool:
+        """Whether the file is as it was imported. Where each child imports, that is not known."""
+        return self._code is not None and code_digest(self._code[0]) == self._code[1]
 
     def _tell(self, name: str, *values: object, text: bytes = b"") -> None:
         with contextlib.suppress(OSError):  # its end is heard of by itself
@@ -321,7 +328,7 @@ class Supervisor:
     def _plan(self, process: _Process) -> None:
         """Has it started again: at once, unless it ends again and again."""
         now = time.monotonic()
-        quick = now - process.started < _LONG_LIFE_S
+        quick = now - process.started < _LONG_LIFE_S and process.reason == "Itself"
         process.quick_ends = process.quick_ends + 1 if quick else 0
         again = process.quick_ends - 3
         process.due = now + (min(5.0, 0.1 * 2**again) if again >= 0 else 0.0)
@@ -353,9 +360,9 @@ class Supervisor:
             text = process.tail[-_IMPORT_TAIL_BYTES:]
             self._tell("ImportFailed", len(text), 0, text=text)
             raise _Ended(1, "")
-        if process is not self._seed:
+        if process is not self._seed or status != 0:
             text = process.tail[-_TAIL_BYTES:]
-            number = self._children.index(process)
+            number = _SEED if process is self._seed else self._children.index(process)
             self._tell(
                 "ChildEnded", number, pid, status, REASONS[process.reason], len(text), 0, text=text
             )
@@ -406,14 +413,20 @@ class Supervisor:
                     self._forget_output(process)
                     return
                 process.tail = (process.tail + data)[-_IMPORT_TAIL_BYTES:]
-                with contextlib.suppress(OSError):
-                    os.write(2, data)
+                _pass_on(data)
 
     def _forget_output(self, process: _Process) -> None:
         if process.reader >= 0:
             self._selector.unregister(process.reader)
             os.close(process.reader)
             process.reader = -1
+
+
+def _pass_on(data: bytes) -> None:
+    """To stderr, as far as somebody reads that: nothing else waits for it."""
+    with contextlib.suppress(OSError):
+        while data and select.select([], [2], [], 0)[1]:
+            data = data[os.write(2, data[: select.PIPE_BUF]) :]
 
 
 def _drop_stderr() -> None:
@@ -443,14 +456,18 @@ def main() -> int:
     parser.add_argument("--address", required=True, metavar="DIR", help="the daemon's runtime_dir")
     parser.add_argument("--pool", required=True, metavar="KEY", help="as the daemon told it")
     parser.add_argument(
+        "--modules", metavar="DIR", help="where modules are looked for at last, as in sys.path"
+    )
+    parser.add_argument(
         "--detach",
         type=int,
         metavar="PID",
         help="go on in the background; what functions print is dropped once this process has ended",
     )
     options = parser.parse_args()
+    if options.modules is not None:
+        sys.path.append(options.modules)
     if options.detach is not None:
-        del sys.path[0]  # the directory that this was started in
         if os.fork() != 0:
             os._exit(0)
         os.setsid()

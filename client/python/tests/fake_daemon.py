@@ -86,6 +86,7 @@ TYPES = {
     "Notice": 77,
     "DeviceArena": 78,
     "DeviceBatch": 79,
+    "RunnersWanted": 82,
     "Applied": 80,
     "Refused": 81,
     "Blob": 128,

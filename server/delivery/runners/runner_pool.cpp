@@ -23,7 +23,7 @@ using runner::AnswerKind;
 using runner::RunnerFrameType;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostEnds = 2;  // of processes by one row
+constexpr int kMostUnborn = 3;
 // The rows of a call take about so long: less, and frames cost more than they carry; more, and
 // other children lack rows while one has many.
 constexpr std::chrono::nanoseconds kCallTime = std::chrono::milliseconds(2);
@@ -143,12 +143,14 @@ void RunnerPool::add_views(std::vector<RunnerView>& views) const {
 // Between two jobs a user may have changed the function.
 void RunnerPool::look_again() {
   code_.reset();
-  for (const auto& supervisor : supervisors_)
-    (void)supervisor->channel->send(runner::Look{}, RunnerFrameType::kLook);
+  for (const auto& supervisor : supervisors_) {
+    if (supervisor->channel->send(runner::Look{}, RunnerFrameType::kLook)) ++supervisor->looks;
+  }
 }
 
 void RunnerPool::take_up() {
   take_incoming();
+  if (serving() == 0) drop_unwanted();  // those that were dropped before they came
   dispatch();
   flush();
 }
@@ -256,7 +258,7 @@ std::shared_ptr<RunnerChild> RunnerPool::idlest() const {
   const std::shared_ptr<RunnerChild>* found = nullptr;
   for (const auto& supervisor : supervisors_)
     for (const auto& [number, child] : supervisor->children)
-      if (child->serves && child->calls.size() < runner::kCells &&
+      if (child->serves && supervisor->looks == 0 && child->calls.size() < runner::kCells &&
           (found == nullptr || child->calls.size() < (*found)->calls.size()))
         found = &child;
   return found == nullptr ? nullptr : *found;
@@ -296,7 +298,8 @@ std::vector<CalledRow> RunnerPool::next_rows(const RunnerChild& child) {
   std::uint64_t answers = answer_table_bytes_;
   while (!queue_.empty() && rows.size() < most) {
     CalledRow& next = queue_.front();
-    if (unwanted(next)) {
+    // The first was looked at, and has room: nobody wanting it since changes nothing.
+    if (!rows.empty() && unwanted(next)) {
       tell(next, cancelled());
       queue_.pop_front();
       continue;
@@ -441,7 +444,8 @@ Status RunnerPool::take_row(const RunnerChild& child, RunnerChild::Call& call, s
     case AnswerKind::kNoRoom: {
       const std::uint64_t room = child.cells->sizes().answers - answer_table_bytes_;
       // The first of a call has all the room there is.
-      if (answer.bytes > most_answer_bytes_ || (index == 0 && answer.bytes <= room))
+      if (answer.bytes > most_answer_bytes_ ||
+          (index == 0 && !child.awaits && answer.bytes <= room))
         return garbage("it lacks no room");
       if (row.row != nullptr) {
         again.push_back(row);
@@ -512,11 +516,13 @@ Result<std::shared_ptr<RunnerChild>> RunnerPool::add_child(
   const Status opened =
       open_cells(*child, {.answers = answer_table_bytes_ + 2 * runner::kMaxRunnerFrameBytes});
   if (!opened.ok()) {
+    --unborn_;  // it is about to end, and there may be room for the next one
     trouble_ = opened.message();
     publish();
     return tl::unexpected(opened);
   }
   trouble_.clear();
+  unborn_ = 0;
   supervisor->children[hello.number] = child;
   {
     MutexLock lock(mutex_);
@@ -547,8 +553,10 @@ Status RunnerPool::take(RunnerSupervisor& supervisor, Channel::Frame frame) {
     const auto text = failed ? frame_text(frame, *failed) : std::nullopt;
     if (!text) return garbage("an ImportFailed of another size");
     fail_waiting(*text);
+  } else if (header && header->type == RunnerFrameType::kLooked && supervisor.looks > 0) {
+    --supervisor.looks;
   } else {
-    return garbage("a supervisor says nothing but ChildEnded and ImportFailed");
+    return garbage("a supervisor says nothing but ChildEnded, ImportFailed and Looked");
   }
   dispatch();
   flush();
@@ -575,7 +583,13 @@ void RunnerPool::take_ended(RunnerSupervisor& supervisor, const runner::ChildEnd
       view->second.why = why;
     }
   }
-  if (child == nullptr) return;
+  if (child == nullptr) {  // it ended before it could serve
+    trouble_ = why;
+    // A kill may come from anywhere.
+    const bool itself = !WIFSIGNALED(frame.status) || WTERMSIG(frame.status) != SIGKILL;
+    if (itself && ++unborn_ >= kMostUnborn) fail_waiting(spec_.call + ": " + why);
+    return publish();
+  }
   supervisor.children.erase(found);
   end_child(*child, why);
   publish();
@@ -621,8 +635,10 @@ void RunnerPool::gone(const std::shared_ptr<RunnerChild>& child) {
 void RunnerPool::gone(const std::shared_ptr<RunnerSupervisor>& supervisor) {
   supervisor->channel->close();
   if (std::erase(supervisors_, supervisor) == 0) return;
+  // Most often it is nobody's fault, and all its children end with it.
   for (const auto& [number, child] : std::exchange(supervisor->children, {}))
-    end_child(*child, child->killed_for);  // the others did nothing: they end with it
+    end_child(*child, child->killed_for.empty() ? "with its supervisor" : child->killed_for,
+              child->killed_for.empty() ? kMostSupervisorEnds : kMostEnds);
   {
     MutexLock lock(mutex_);
     std::erase_if(views_,
@@ -633,7 +649,7 @@ void RunnerPool::gone(const std::shared_ptr<RunnerSupervisor>& supervisor) {
   flush();
 }
 
-void RunnerPool::end_child(RunnerChild& child, const std::string& why) {
+void RunnerPool::end_child(RunnerChild& child, const std::string& why, int most) {
   if (std::exchange(child.ended, true)) return;
   child.serves = false;
   child.channel->close();
@@ -647,9 +663,9 @@ void RunnerPool::end_child(RunnerChild& child, const std::string& why) {
       if (row.answered) continue;
       const bool to_blame = !std::exchange(blamed, true);
       if (row.row == nullptr) continue;
-      if (to_blame && ++row.ends == kMostEnds) {
-        tell(row, Status(Code::kDataLoss,
-                         fmt::format("{}: its function ended two processes: {}", spec_.call, why)));
+      if (to_blame && ++row.ends >= most) {
+        tell(row, Status(Code::kDataLoss, fmt::format("{}: its function ended {} processes: {}",
+                                                      spec_.call, row.ends, why)));
       } else {
         again.push_back(row);
       }

@@ -82,6 +82,7 @@ struct RunnerSupervisor {
   pid_t pid = 0;
   std::string python;
   std::map<std::uint32_t, std::shared_ptr<RunnerChild>> children = {};
+  int looks = 0;  // that it has not answered: its children are given no rows
 };
 
 // The rows that wait for one user's function, and the processes that run it. Made and owned by
@@ -132,6 +133,10 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   void kill(const std::shared_ptr<RunnerChild>& child, std::string why);
 
  private:
+  // Processes that may end with a row in hand, before that is the row's own fault: where they end
+  // by themselves, and where it is their supervisor that ended.
+  static constexpr int kMostEnds = 2;
+  static constexpr int kMostSupervisorEnds = 6;
   class Holder;
   struct Told {
     CalledRow row;
@@ -163,7 +168,8 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   void await_end(const std::shared_ptr<RunnerChild>& child);
   // Takes the answers that it has written, and its rows back. `why` empty: none of them is to
   // blame.
-  void end_child(RunnerChild& child, const std::string& why);
+  // Not so often as `most`: a row that was in hand goes to another.
+  void end_child(RunnerChild& child, const std::string& why, int most = kMostEnds);
   void take_ended(RunnerSupervisor& supervisor, const runner::ChildEnded& frame, std::string text);
   void fail_waiting(const std::string& text);
   void requeue(std::vector<CalledRow> rows);
@@ -184,9 +190,10 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   std::vector<std::shared_ptr<RunnerSupervisor>> supervisors_;
   std::vector<Told> told_;
   std::uint64_t next_call_ = 1;
-  std::uint64_t answer_bytes_;                        // of a row, as they have been of late
-  std::chrono::nanoseconds row_time_{};               // likewise
-  std::string trouble_;                               // why the last runners did not come to serve
+  std::uint64_t answer_bytes_;           // of a row, as they have been of late
+  std::chrono::nanoseconds row_time_{};  // likewise
+  int unborn_ = 0;                       // ends in a row, of processes that could not serve yet
+  std::string trouble_;                  // why the last runners did not come to serve
   std::optional<std::array<std::uint8_t, 16>> code_;  // ChildHello's, of the first that had one
 
   mutable Mutex mutex_;

@@ -210,7 +210,7 @@ TEST_F(HostileRunnerTest, AnAnswerOutsideOfItsCellEndsTheChild) {
     }
     wait();
     EXPECT_EQ(sink_.status(row).code(), Code::kDataLoss);
-    EXPECT_THAT(sink_.status(row).message(), HasSubstr("ended two processes"));
+    EXPECT_THAT(sink_.status(row).message(), HasSubstr("ended 2 processes"));
   }
   EXPECT_TRUE(sink_.each_once());
 }

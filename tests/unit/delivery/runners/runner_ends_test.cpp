@@ -56,7 +56,7 @@ TEST_F(RunnerEndsTest, ARowThatEndsTwoProcessesIsToBlame) {
   wait();
   expect_others(7);
   EXPECT_EQ(sink_.status(7).code(), Code::kDataLoss);
-  EXPECT_THAT(sink_.status(7).message(), AllOf(HasSubstr("ended two processes"),
+  EXPECT_THAT(sink_.status(7).message(), AllOf(HasSubstr("ended 2 processes"),
                                                HasSubstr("signal 9"), HasSubstr("the last line")));
   call(*caller, {"exit"});
   wait();
