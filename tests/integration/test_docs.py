@@ -126,6 +126,19 @@ def test_the_snippets_of_the_python_page_run_one_after_the_other(
     shell(f"export SPDLD_ADDRESS={daemon.address}\npython - <<'PYTHON'\n{program}\nPYTHON\n")
 
 
+def test_the_first_example_of_own_code_runs_as_printed(
+    checkout: pathlib.Path, drawn: pathlib.Path, shell: Callable[[str], str]
+) -> None:
+    text = (daemon_module.REPOSITORY / "docs/own-code.md").read_text()
+    (_, pipeline), (_, function), (_, script) = FENCED.findall(text)
+    assert "/data/pets" in pipeline
+    (checkout / "pets.yaml").write_text(pipeline.replace("/data/pets", str(drawn)))
+    (checkout / "aug.py").write_text(function)
+    # Images that no function has had are delivered with their channels first.
+    ends = "assert (image.shape, image.dtype, label.shape) == ((32, 224, 224, 3), 'uint8', (32,))\n"
+    shell(f"export PATH=$PWD/build/release/bin:$PATH\npython - <<'PYTHON'\n{script}{ends}PYTHON\n")
+
+
 def write_shards(images: pathlib.Path, directory: pathlib.Path) -> None:
     """Four shards of these images, each with a caption."""
     files = sorted(images.rglob("*.jpg"))
