@@ -58,7 +58,7 @@ class Bare:
 
     def greet(self) -> str:
         """Empty if it is welcome, else what it is told."""
-        self.send(struct.pack("<IIIIII48s", 1, 72, 0x4C445053, 4, 4, 0, b"greedy 1.0"))
+        self.send(struct.pack("<IIIIII48s", 1, 72, 0x4C445053, 5, 5, 0, b"greedy 1.0"))
         kind, frame = self.answer()
         return "" if kind == WELCOME else text_of(kind, frame)
 

@@ -122,7 +122,7 @@ def expect(kind):
 
 data.connect(path)
 reached("connected")
-data.send(struct.pack("<IIIIII48s", 1, 72, 0x4C445053, 4, 4, 0, b"bare 1.0"))
+data.send(struct.pack("<IIIIII48s", 1, 72, 0x4C445053, 5, 5, 0, b"bare 1.0"))
 reached("hello")
 expect(64)
 reached("welcome")

@@ -270,11 +270,12 @@ def test_modules_of_the_working_directory_are_not_imported(
 
 
 def test_code_that_was_edited_between_two_jobs_counts_in_the_next(
-    load_here: Load, write: Write, daemon: Any
+    load_here: Load, write: Write, daemon: Any, wait_until: Callable[..., Any]
 ) -> None:
     file = write(SAME)
     with spdld.Loader(file, address=daemon.address, job="one") as one:
         given = dict(epoch(one))
+    wait_until(lambda: daemon.ctl_json("get", "jobs") == [], "the job's end")
     write(INVERT)
     for item, image in epoch(load_here(file, job="two")):
         assert image == bytes(255 - value for value in given[item])
