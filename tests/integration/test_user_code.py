@@ -124,6 +124,8 @@ def test_what_a_function_draws_hangs_on_its_row_alone(
     one = load_here(file, job="one")
     first = epoch(one)
     assert epoch(one) != first
+    serving = [runner for runner in daemon.ctl_json("get", "runners") if runner["pid"] > 0]
+    assert serving and all(runner["pss_bytes"] for runner in serving)
     for pid in supervisors(daemon):
         os.kill(pid, signal.SIGKILL)
     assert epoch(load_here(file, job="two")) == first
@@ -153,9 +155,6 @@ def test_a_child_that_is_killed_costs_no_row(load_here: Load, write: Write, daem
     got: Rows = []
     for batch in load_here(file, job="run", prefetch=2):
         got += rows(batch)
-        assert all(
-            runner["pss_bytes"] for runner in daemon.ctl_json("get", "runners") if runner["pid"]
-        )
         for pid in children(daemon):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

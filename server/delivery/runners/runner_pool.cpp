@@ -97,7 +97,8 @@ RunnerPool::RunnerPool(uid_t uid, CallSpec spec, std::string key, Options option
 std::shared_ptr<RowCaller> RunnerPool::hold() {
   MutexLock lock(mutex_);
   if (ended_) return nullptr;
-  if (holders_++ == 0 && next_holder_ > 1)
+  ++holders_;
+  if (users_++ == 0 && next_holder_ > 1)
     loop_->post([pool = shared_from_this()] { pool->look_again(); });
   return std::make_shared<Holder>(shared_from_this(), next_holder_++);
 }
@@ -118,6 +119,10 @@ void RunnerPool::call(CalledRow row) {
 }
 
 void RunnerPool::let_go(std::uint64_t holder) {
+  {
+    MutexLock lock(mutex_);
+    --users_;
+  }
   loop_->post([pool = shared_from_this(), holder] { pool->forget(holder); });
 }
 

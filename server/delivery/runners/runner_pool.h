@@ -201,7 +201,8 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   bool posted_ SPDLD_GUARDED_BY(mutex_) = false;  // take_up()
   bool stopped_ SPDLD_GUARDED_BY(mutex_) = false;
   bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
-  std::uint64_t holders_ SPDLD_GUARDED_BY(mutex_) = 0;
+  std::uint64_t users_ SPDLD_GUARDED_BY(mutex_) = 0;    // that hold it
+  std::uint64_t holders_ SPDLD_GUARDED_BY(mutex_) = 0;  // and those whose rows are yet to come back
   std::uint64_t next_holder_ SPDLD_GUARDED_BY(mutex_) = 1;
   std::string waits_for_ SPDLD_GUARDED_BY(mutex_);
   bool is_wanted_ SPDLD_GUARDED_BY(mutex_) = true;  // no supervisor is there
