@@ -46,6 +46,7 @@ void EventLoop::post(Task task) {
   bool first = false;
   {
     MutexLock lock(mutex_);
+    if (ended_) return;
     first = posted_.empty();
     posted_.push_back(std::move(task));
   }
@@ -55,6 +56,7 @@ void EventLoop::post(Task task) {
 void EventLoop::run_after(std::chrono::milliseconds delay, Task task) {
   {
     MutexLock lock(mutex_);
+    if (ended_) return;
     timers_.emplace(std::chrono::steady_clock::now() + delay, std::move(task));
   }
   wake();
@@ -123,6 +125,13 @@ void EventLoop::run() {
     run_timers();
   }
   run_posted();
+  std::vector<Task>
+      posted;  // that came just now; tasks may hold the last share of what has the loop
+  std::multimap<Time, Task> timers;
+  MutexLock lock(mutex_);
+  ended_ = true;
+  posted.swap(posted_);
+  timers.swap(timers_);
 }
 
 void EventLoop::run_posted() {

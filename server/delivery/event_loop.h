@@ -19,7 +19,8 @@ namespace spdld::delivery {
 
 // One thread's epoll loop: file descriptors, timers, and work that other threads post. Whoever
 // calls run() is the loop's thread; functions given to it run there, one at a time, and must not
-// block. What was posted before stop() is run; timers that are not due are dropped.
+// block. What was posted before stop() is run; timers that are not due are dropped, as is what
+// comes once run() has ended.
 class EventLoop {
  public:
   using Task = std::function<void()>;
@@ -62,6 +63,7 @@ class EventLoop {
   std::unordered_map<int, std::shared_ptr<Watched>> watched_;  // the loop's thread alone
   std::uint64_t next_serial_ = 1;
   Mutex mutex_;
+  bool ended_ SPDLD_GUARDED_BY(mutex_) = false;  // run() has, or is about to
   std::vector<Task> posted_ SPDLD_GUARDED_BY(mutex_);
   std::multimap<Time, Task> timers_ SPDLD_GUARDED_BY(mutex_);
 };

@@ -55,7 +55,7 @@ class HostileDaemonSwapTest : public ::testing::Test {
       if (consumer.receive(apply, wire::FrameType::kApply)) consumer.send(answer(apply.serial));
       consumer.receive();
     });
-    Loader loader = daemon.loader(milliseconds(100));
+    Loader loader = daemon.loader(milliseconds(400));
     return thrown<E>([&] { loader.apply({{"a", "1"}}); });
   }
 

@@ -63,8 +63,8 @@ class CompletionTest : public ::testing::Test {
 TEST_F(CompletionTest, NamesTheCommands) {
   EXPECT_THAT(words_of({"ge"}), ElementsAre("get"));
   EXPECT_THAT(words_of({"get", ""}),
-              UnorderedElementsAre("pipelines", "jobs", "sessions", "users", "stages", "storage",
-                                   "failures", "classes"));
+              UnorderedElementsAre("pipelines", "jobs", "sessions", "users", "runners", "stages",
+                                   "storage", "failures", "classes"));
   EXPECT_THAT(words_of({"job", "re"}), ElementsAre("resize"));
   EXPECT_THAT(words_of({"service", ""}), UnorderedElementsAre("install", "status", "remove"));
   EXPECT_THAT(words_of({"service", "remove", "--f"}), ElementsAre("--force"));
