@@ -148,7 +148,8 @@ Result<PlannedSwap> SwapPlanner::plan(const JobPtr& job, const pipeline::Pipelin
   const std::uint64_t steps = job::steps_per_epoch(stream::facts_of(*swap.phase), num_shards);
   if (steps == 0)
     return error(Code::kFailedPrecondition,
-                 "job '" + job->key.job + "': " + engine::items_text(swap.phase->items, swap.phase->repeat) +
+                 "job '" + job->key.job +
+                     "': " + engine::items_text(swap.phase->items, swap.phase->repeat) +
                      " make no step of " + counted(num_shards, "shard") + " with batches of " +
                      std::to_string(swap.phase->batch) +
                      "; lower batch.size, resize the job, or say 'batch: {last: pad}'");

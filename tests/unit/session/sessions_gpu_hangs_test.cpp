@@ -83,8 +83,9 @@ class Hanging : public ArraysTest {
     doors().hold("cuMemCreate", doors().calls("cuMemCreate") + call);
     std::atomic<bool> done{false};
     std::thread measures([&] {
-      const auto found = service_->headspace(self_, "k", "", Headspace::kLeastSteps,
-                                             [](auto, auto, const auto&, const auto&) { return true; });
+      const auto found =
+          service_->headspace(self_, "k", "", Headspace::kLeastSteps,
+                              [](auto, auto, const auto&, const auto&) { return true; });
       REQUIRE(found.has_value() && found->ended_by.empty() && found->warning.empty());
       done = true;
     });
