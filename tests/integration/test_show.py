@@ -250,8 +250,9 @@ def test_what_a_job_does_not_have_is_refused_with_what_it_has(
     )
 
 
-def test_a_job_that_has_ended_is_said_to_have(daemon: Any) -> None:
+def test_a_job_that_has_ended_is_said_to_have(daemon: Any, wait_until: Callable[..., Any]) -> None:
     daemon.ctl("consume", "images", "--job", "past", "--batches", "2")
+    wait_until(lambda: "past" not in daemon.ctl("get", "jobs").stdout, "the job's end")
     refused = daemon.ctl("show", "past", "--step", "0/0", check=False)
     assert refused.returncode == 1
     assert "job 'past' has ended" in refused.stderr
