@@ -81,14 +81,21 @@ std::string gpu_text(const PlanFacts::OnGpu& gpu) {
   return text;
 }
 
-std::string image_text(const PlanFacts::Image& image, DType dtype) {
+// Whether a call is given the image, so that it does not go into the batch.
+bool is_given(const Plan& plan, const ImageTask& image) {
+  const auto found = std::find_if(plan.tasks.begin(), plan.tasks.end(),
+                                  [&](const auto& task) { return task.get() == &image; });
+  return plan.task_arrays[static_cast<std::size_t>(found - plan.tasks.begin())].has_value();
+}
+
+std::string image_text(const PlanFacts::Image& image, DType dtype, bool is_given) {
   std::string text = "    decode   only the rows and columns that the crop needs\n";
   if (image.resamples > 1)
     text += fmt::format("    resample {} passes: each resize after the first needs whole pixels\n",
                         image.resamples);
-  text += fmt::format("    write    {}{}{} straight into the slot\n",
-                      image.normalized ? "normalised " : "", dtype_name(dtype),
-                      image.layout == Layout::kNCHW ? " NCHW" : " NHWC");
+  text += fmt::format("    write    {}{}{} {}\n", image.normalized ? "normalised " : "",
+                      dtype_name(dtype), image.layout == Layout::kNCHW ? " NCHW" : " NHWC",
+                      is_given ? "for 'python'" : "straight into the slot");
   return text;
 }
 
@@ -309,18 +316,25 @@ std::string explain(const Plan& plan, const ExplainContext& context) {
   };
   stage(1, plan.fetch, "I/O pool; page-cached files on the CPU worker");
   stage(2, plan.process, "CPU pool, one sample on one core");
-  const std::vector<PlanFacts::FieldStages>& fields = facts.tasks.back().fields;
-  if (plan.tasks.size() > 1) {
-    for (const PlanFacts::FieldStages& field : fields)
-      fmt::format_to(out, "    {:<8} {}\n", field.field, field.stages);
+  const auto fields = [&](std::size_t calls_back) {
+    const std::size_t first = calls_back == 0 ? 0 : plan.tasks_end(calls_back - 1);
+    for (std::size_t i = first; i < plan.tasks_end(calls_back); ++i) {
+      for (const TensorSpec& tensor : plan.tasks[i]->tensors())
+        fmt::format_to(out, "    {:<8} {}\n", tensor.name, plan.task_ops[i]);
+    }
+  };
+  if (plan.tasks.size() > 1) fields(0);
+  for (std::size_t call = 0; call < plan.calls.size(); ++call) {
+    fmt::format_to(out, "  call    {}\n", call_text(plan.calls[call]));
+    fields(call + 1);
   }
-  for (const PlannedCall& call : plan.calls) fmt::format_to(out, "  call    {}\n", call_text(call));
   for (const RowFilter& filter : plan.filters)
     fmt::format_to(out, "    filter   {}; {}\n", printable(filter.text),
                    filter.rejection.replaces
                        ? "another item takes the place of a row that is rejected"
                        : "a row that is rejected is not valid");
-  if (facts.image) text += image_text(*facts.image, plan.image->format.dtype);
+  if (facts.image)
+    text += image_text(*facts.image, plan.image->format.dtype, is_given(plan, *plan.image));
   if (plan.spec.cache && context.cache)
     fmt::format_to(out, "cache    {}\n", cache_text(*plan.spec.cache, *context.cache));
 

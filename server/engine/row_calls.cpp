@@ -26,6 +26,14 @@ std::span<const std::byte> bytes_of(const Value& value) {
   return bytes_of(list.data(), list.size_bytes());
 }
 
+// The text or list of this type that lies there.
+Value value_at(const std::byte* data, std::size_t bytes, ValueType type) {
+  if (type == ValueType::kText) return std::string_view(reinterpret_cast<const char*>(data), bytes);
+  if (type == ValueType::kInt64List)
+    return std::span(reinterpret_cast<const std::int64_t*>(data), bytes / sizeof(std::int64_t));
+  return std::span(reinterpret_cast<const double*>(data), bytes / sizeof(double));
+}
+
 // Of a number. Returns how many bytes it has.
 std::size_t put_number(const Value& value, std::array<std::byte, 8>& to) {
   const auto put = [&](const auto& number) {
@@ -48,7 +56,10 @@ void RowCalls::restart() {
   back_ = 0;
   tries_ = 0;
   under_way_ = false;
+  goes_on_ = false;
   status_ = {};
+  tasks_ = {};
+  first_absent_ = kNone;
 }
 
 RowOutput RowCalls::array(const Plan& plan, std::size_t array) {
@@ -70,7 +81,7 @@ void RowCalls::keep(const Plan& plan, const RowSample& sample) {
   arrays_.resize(plan.arrays.size());
   arguments_.resize(count);
   numbers_.resize(count);
-  copies_.resize(count);
+  keep_made(plan, sample);
   std::size_t i = 0;
   for (const PlannedCall& call : plan.calls) {
     for (std::size_t of_call = 0; of_call < call.arguments.size(); ++of_call, ++i) {
@@ -81,18 +92,29 @@ void RowCalls::keep(const Plan& plan, const RowSample& sample) {
         argument.bytes = sample.part(from.index);
         continue;
       }
-      const Value value = sample.value(from.index);
+      const Value value = from.index < plan.first_made_value
+                              ? sample.value(from.index)  // the source's, which stays where it is
+                              : made_[from.index - plan.first_made_value];
       if (is_number(value)) {
         argument.bytes = bytes_of(numbers_[i].data(), put_number(value, numbers_[i]));
         continue;
       }
       argument.bytes = bytes_of(value);
       argument.shape = {static_cast<std::int64_t>(argument.bytes.size() / sizeof(std::int64_t))};
-      if (from.index < plan.first_made_value) continue;  // the source's values stay where they are
-      std::byte* const copy = copies_[i].resize(argument.bytes.size());
-      if (!argument.bytes.empty()) std::memcpy(copy, argument.bytes.data(), argument.bytes.size());
-      argument.bytes = {copy, argument.bytes.size()};
     }
+  }
+}
+
+void RowCalls::keep_made(const Plan& plan, const RowSample& sample) {
+  made_.resize(plan.made_values.size());
+  copies_.resize(plan.made_values.size());
+  for (std::size_t i = 0; i < made_.size(); ++i) {
+    made_[i] = sample.value(plan.first_made_value + i);
+    if (is_number(made_[i])) continue;
+    const std::span<const std::byte> bytes = bytes_of(made_[i]);
+    std::byte* const copy = copies_[i].resize(bytes.size());
+    if (!bytes.empty()) std::memcpy(copy, bytes.data(), bytes.size());
+    made_[i] = value_at(copy, bytes.size(), type_of(made_[i]));
   }
 }
 
@@ -127,6 +149,7 @@ std::chrono::nanoseconds RowCalls::answered(Status status, std::chrono::nanoseco
 Status RowCalls::take(bool& rejected) {
   under_way_ = false;
   ++back_;
+  goes_on_ = true;
   rejected = call_.rejected;
   if (!status_.ok()) return std::exchange(status_, Status());
   tries_ = 0;
@@ -137,6 +160,7 @@ Status RowCalls::take(bool& rejected) {
 }
 
 Status RowCalls::put_nothing(const Plan& plan) {
+  first_absent_ = first_out_;
   for (std::size_t call = back_ - 1; call < plan.calls.size(); ++call) {
     const std::size_t first = plan.calls[call].first_array;
     for (std::size_t i = 0; i < plan.calls[call].spec.out.size(); ++i)

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/memory/byte_buffer.h"
@@ -18,24 +19,38 @@ namespace spdld::engine {
 class RowSample;
 
 // What a row of a plan with calls has beside its batch: the arrays that its functions are given and
-// give back, and the call that is under way. Reused from row to row. While that call is under way
-// it belongs to the caller.
+// give back, how far it has come, and the call that is under way. Reused from row to row. While
+// that call is under way it belongs to the caller.
 class RowCalls {
  public:
   // The row is made anew, of another item perhaps.
   void restart();
   // Memory for the array, which a task is to make.
   RowOutput array(const Plan& plan, std::size_t array);
-  PackedRow& made(std::size_t array) { return arrays_[array]; }
+  // The array, once a call has given it back or a task made it.
+  const PackedRow& made(std::size_t array) const { return arrays_[array]; }
+  // Whether a call gave nothing back, of which this array would be.
+  bool is_absent(std::size_t array) const { return array >= first_absent_; }
   // Whether all calls have come back.
   bool are_done(const Plan& plan) const { return back_ == plan.calls.size(); }
   // Whether a call was made, and its answer not looked at.
   bool is_under_way() const { return under_way_; }
   std::size_t number() const { return back_; }  // of the call that is next, or under way
 
-  // All tasks were run: keeps what lies in the memory of their worker, so that the row can leave
-  // it.
+  // The first tasks were run: keeps what lies in the memory of their worker, so that the row can
+  // leave it.
   void keep(const Plan& plan, const RowSample& sample);
+  // The values that they have made.
+  std::span<Value> made_values() { return made_; }
+  // Whether a call has come back, so that the row goes on behind it.
+  bool goes_on() const { return goes_on_; }
+  // Tasks that were run, and the time that they took and that the row waited for them.
+  struct Tasks {
+    std::size_t run = 0;
+    std::chrono::nanoseconds took{0};
+    std::chrono::nanoseconds waited{0};
+  };
+  Tasks& tasks() { return tasks_; }
   // What the next call is given.
   CallRow& prepare(const Plan& plan);
   // The call is the caller's from now on. Answered from another thread, with answered().
@@ -53,18 +68,26 @@ class RowCalls {
   void shrink(std::size_t kept_bytes);
 
  private:
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
+  void keep_made(const Plan& plan, const RowSample& sample);
+
   CallRow call_;
   std::size_t back_ = 0;       // calls that have come back
   std::size_t first_out_ = 0;  // of the call that is under way, among the arrays
   int tries_ = 0;              // of the call that is next, that failed
   bool under_way_ = false;
+  bool goes_on_ = false;
+  Tasks tasks_;
+  std::size_t first_absent_ = kNone;
   Status status_;
   std::chrono::nanoseconds since_{0};
   std::vector<PackedRow> arrays_;  // [array]
-  // Of all calls, one behind the other: the arguments but for arrays, the numbers among them, and
-  // copies of the values that tasks have made.
+  // Of all calls, one behind the other: the arguments but for arrays, and the numbers among them.
   std::vector<CallArgument> arguments_;
   std::vector<std::array<std::byte, 8>> numbers_;
+  // Values that tasks have made, and the texts and lists among them.
+  std::vector<Value> made_;
   std::vector<ByteBuffer> copies_;
 };
 

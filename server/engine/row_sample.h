@@ -25,6 +25,8 @@ class RowSample final : public SampleInput {
   // Whether the row has no such part, which it need not have.
   bool is_absent(std::size_t i) const { return row_.bytes.parts.is_absent(i); }
 
+  const PackedRow* array(std::size_t i) const override { return &row_.calls->made(i); }
+
   std::span<const std::byte> part(std::size_t i) const override {
     return fetch_.part(row_.bytes, i);
   }

@@ -160,8 +160,10 @@ void Run::bring_at_hand(std::span<Row* const> rows) {
 
 RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes, Sinks sinks,
                       std::uint64_t token, StreamFailure& failure) {
-  if (row.calls != nullptr && row.calls->is_under_way())
-    return end_call(row, sinks.call, token, failure);
+  if (row.calls != nullptr && (row.calls->is_under_way() || row.calls->goes_on())) {
+    const Return from{worker, granted_bytes, sinks.call, token, failure};
+    return row.calls->is_under_way() ? end_call(row, from) : go_on(row, from);
+  }
   if (!choose(row)) {
     if (!std::exchange(row.alone, true)) return RowState::kNoMemory;
     failure = {.status = Status(Code::kResourceExhausted,
@@ -194,9 +196,7 @@ RowState Run::process(Row& row, unsigned worker, std::uint64_t granted_bytes, Si
   }
   if (status.code() == kNoMemory) {
     if (fetch_failed) row.bytes.restart();
-    if (!std::exchange(row.alone, true)) return RowState::kNoMemory;
-    failure = ended_by(row, out_of_memory(row, status));
-    return RowState::kFailed;
+    return lacks_memory(row, status, failure);
   }
 
   // A fetch that failed for good is no fault of the item's content: it is never papered over,
@@ -213,6 +213,12 @@ RowState Run::give_up(Row& row, const Status& why, bool is_of_item, StreamFailur
   }
   // Others may have waited for as long as this one took.
   return RowState::kAgain;
+}
+
+RowState Run::lacks_memory(Row& row, const Status& why, StreamFailure& failure) const {
+  if (!std::exchange(row.alone, true)) return RowState::kNoMemory;
+  failure = ended_by(row, out_of_memory(row, why));
+  return RowState::kFailed;
 }
 
 RowState Run::begin_call(Row& row, CallSink& sink, std::uint64_t token) {
@@ -238,7 +244,7 @@ void Run::called(Row& row, Status status) {
                                   code == Code::kCancelled ? Code::kOk : code);
 }
 
-RowState Run::end_call(Row& row, CallSink& sink, std::uint64_t token, StreamFailure& failure) {
+RowState Run::end_call(Row& row, const Return& from) {
   RowCalls& calls = *row.calls;
   const Rejection& rejection = plan_->calls[calls.number()].rejection;
   bool rejected = false;
@@ -252,27 +258,81 @@ RowState Run::end_call(Row& row, CallSink& sink, std::uint64_t token, StreamFail
       if (rejection.replaces) {
         status = replace_rejected(row);
         if (status.ok()) return RowState::kAgain;
-        failure = {.status = std::move(status)};
+        from.failure = {.status = std::move(status)};
         return RowState::kFailed;
       }
       status = calls.put_nothing(*plan_);
     }
-    if (status.ok() && !calls.are_done(*plan_)) return begin_call(row, sink, token);
     if (status.code() == Code::kUnavailable && calls.try_again(plan_->spec.on_error.io.retries))
-      return begin_call(row, sink, token);
-    if (status.ok()) status = put_arrays(row);
+      return begin_call(row, from.sink, from.token);
   } catch (const std::bad_alloc&) {
     row.bytes.restart();
-    if (!std::exchange(row.alone, true)) return RowState::kNoMemory;
-    failure = ended_by(row, out_of_memory(row, no_memory("what its function gave back")));
-    return RowState::kFailed;
+    calls.restart();
+    return lacks_memory(row, no_memory("what its function gave back"), from.failure);
   }
-  if (!status.ok()) return give_up(row, status, is_data_error(status), failure);
-  finish(row);
-  return RowState::kDone;
+  if (!status.ok()) return give_up(row, status, is_data_error(status), from.failure);
+  return go_on(row, from);
 }
 
-Status Run::put_arrays(Row& row) const {
+RowState Run::go_on(Row& row, const Return& from) {
+  Result<Made> made = Made::kDone;
+  Status status;
+  try {
+    made = make_behind_calls(row, from.worker, from.granted_bytes);
+    if (made && *made == Made::kNeedsMemory) return RowState::kNeedsMemory;
+    if (made && !row.calls->are_done(*plan_)) return begin_call(row, from.sink, from.token);
+    status = made ? put_arrays(row) : std::move(made).error();
+  } catch (const std::bad_alloc&) {
+    status = no_memory("what its function gave back");
+  }
+  if (status.ok()) {
+    finish(row);
+    return RowState::kDone;
+  }
+  if (is_dropped(row)) return RowState::kDropped;
+  if (status.code() == kNoMemory) {
+    drop_workers(from.worker);
+    return lacks_memory(row, status, from.failure);
+  }
+  return give_up(row, status, is_data_error(status), from.failure);
+}
+
+Result<Run::Made> Run::make_behind_calls(Row& row, unsigned number, std::uint64_t granted_bytes) {
+  RowCalls::Tasks& tasks = row.calls->tasks();
+  const std::size_t end = plan_->tasks_end(row.calls->number());
+  if (tasks.run == end) return Made::kDone;
+  const auto begun = clock_.now();
+  process_stats_.begin();
+  Worker& worker = workers_[number];
+  RowSample sample(*plan_, *source_, fetch_, row, row.calls->made_values());
+  sample.key = sample_key(row);
+  Making making = this->making(row, worker, sample, granted_bytes);
+  making.next = tasks.run;
+  Result<bool> has_run = false;
+  try {
+    has_run = run_tasks(making, end);
+  } catch (const std::bad_alloc&) {
+    has_run = tl::unexpected<Status>(no_memory("what it is made with"));
+  }
+  const auto took = clock_.now() - begun;
+  const bool lacks_memory = has_run ? !*has_run : has_run.error().code() == kNoMemory;
+  if (lacks_memory || (!has_run && is_dropped(row))) {
+    process_stats_.postpone();
+  } else if (has_run && end < plan_->tasks.size()) {
+    process_stats_.postpone(took);
+    tasks.took += took;
+  } else {
+    process_stats_.end(took, tasks.waited, has_run ? Code::kOk : item_code(has_run.error()),
+                       tasks.took);
+    note_if_slow({row.item, tasks.took + took}, begun + took);
+  }
+  if (!has_run) return tl::unexpected<Status>(has_run.error());
+  if (!*has_run) return Made::kNeedsMemory;
+  tasks.run = end;
+  return Made::kDone;
+}
+
+Status Run::put_arrays(const Row& row) const {
   for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
     if (plan_->sources[t].kind != TensorSource::Kind::kArray) continue;
     const PackedRow& made = row.calls->made(plan_->sources[t].index);
@@ -351,11 +411,21 @@ Result<Run::Made> Run::make(Row& row, unsigned worker, std::uint64_t granted_byt
   }
   if (made && plan_->calls.empty()) finish(row);
   const auto now = clock_.now();
+  if (made && !plan_->calls.empty() && row.calls->tasks().run < plan_->tasks.size()) {
+    row.calls->tasks().took = now - begun;
+    row.calls->tasks().waited = waited;
+    process_stats_.postpone(now - begun);
+    return made;
+  }
   process_stats_.end(now - begun, waited, made ? Code::kOk : item_code(made.error()));
-  if ((now - begun).count() > slowest_ns_.load(std::memory_order_relaxed) ||
-      now.count() > slowest_until_ns_.load(std::memory_order_relaxed))
-    note_slowest({row.item, now - begun}, now);
+  note_if_slow({row.item, now - begun}, now);
   return made;
+}
+
+void Run::note_if_slow(const SlowRow& row, std::chrono::nanoseconds now) {
+  if (row.took.count() > slowest_ns_.load(std::memory_order_relaxed) ||
+      now.count() > slowest_until_ns_.load(std::memory_order_relaxed))
+    note_slowest(row, now);
 }
 
 void Run::finish(Row& row) {
@@ -391,9 +461,16 @@ Run::SlowRow Run::slowest() const {
 
 bool Run::is_absent(const RowSample& sample, std::size_t task) const {
   if (plan_->task_parts[task] && sample.is_absent(*plan_->task_parts[task])) return true;
-  // Boxes lie in the image.
-  return plan_->image != nullptr && plan_->tasks[task]->needs_canvas() &&
-         plan_->tasks[task]->max_pixels() == 0 && sample.is_absent(plan_->image->request);
+  const FieldTask& of = *plan_->tasks[task];
+  if (of.array()) return sample.row().calls->is_absent(*of.array());
+  if (!lies_in_canvas(of)) return false;
+  const ImageTask* const canvas = plan_->canvases[plan_->task_calls[task]];
+  return canvas != nullptr && is_absent(sample, *canvas);
+}
+
+bool Run::is_absent(const RowSample& sample, const ImageTask& image) const {
+  return image.given ? sample.row().calls->is_absent(*image.given)
+                     : sample.is_absent(image.request);
 }
 
 const Rejection* Run::rejecting(const RowSample& sample) const {
@@ -415,16 +492,12 @@ Result<Run::Made> Run::make_tensors(Row& row, unsigned number, std::uint64_t gra
   // Another row may have had values that this one lacks.
   worker.values = plan_->made_values;
   RowSample sample(*plan_, *source_, fetch_, row, worker.values);
-  sample.key = mix64(mix64(seed_, row.order->epoch), row.order->rows.position(row.index));
+  sample.key = sample_key(row);
   for (const Plan::Presence& presence : plan_->presences)
     sample.set_value(presence.value, !sample.is_absent(presence.request));
   if (plan_->repetition_value)
     sample.set_value(*plan_->repetition_value, static_cast<std::int64_t>(row.repetition));
-  Making making{.row = row,
-                .worker = worker,
-                .sample = sample,
-                .room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes),
-                .is_timed = worker.rows % OpTimes::kEach == 1};  // not the first, which warms up
+  Making making = this->making(row, worker, sample, granted_bytes);
   if (!plan_->filters.empty()) {
     SPDLD_ASSIGN(const bool has_values, run_tasks(making, plan_->tasks_before_filters));
     if (!has_values) return Made::kNeedsMemory;
@@ -434,30 +507,48 @@ Result<Run::Made> Run::make_tensors(Row& row, unsigned number, std::uint64_t gra
       return Made::kRejected;
     }
   }
-  SPDLD_ASSIGN(const bool has_run, run_tasks(making, plan_->tasks.size()));
+  const std::size_t end = plan_->tasks_end(0);
+  SPDLD_ASSIGN(const bool has_run, run_tasks(making, end));
   if (!has_run) return Made::kNeedsMemory;
   for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
     if (plan_->sources[t].kind == TensorSource::Kind::kPart) SPDLD_TRY(put_part(row, sample, t));
     if (plan_->sources[t].kind == TensorSource::Kind::kValue) SPDLD_TRY(put_value(row, sample, t));
   }
-  if (row.calls != nullptr) row.calls->keep(*plan_, sample);
+  if (row.calls != nullptr) {
+    row.calls->keep(*plan_, sample);
+    row.calls->tasks().run = end;
+  }
   ++worker.rows;
   return Made::kDone;
+}
+
+std::uint64_t Run::sample_key(const Row& row) const {
+  return mix64(mix64(seed_, row.order->epoch), row.order->rows.position(row.index));
+}
+
+Run::Making Run::making(Row& row, Worker& worker, RowSample& sample,
+                        std::uint64_t granted_bytes) const {
+  return {.row = row,
+          .worker = worker,
+          .sample = sample,
+          .room = std::max(DecodeMemory::kAllowanceBytes, granted_bytes),
+          .is_timed = worker.rows % OpTimes::kEach == 1};  // not the first, which warms up
 }
 
 Result<bool> Run::run_tasks(Making& making, std::size_t end) {
   auto& [row, worker, sample, room, is_timed, next, lent] = making;
   for (; next < end; ++next) {
     const std::size_t i = next;
+    const std::optional<std::size_t>& array = plan_->task_arrays[i];
+    if (array && row.calls->is_absent(*array)) continue;  // of a call that is not made
     const FieldTask& task = *plan_->tasks[i];
     auto& runs = worker.tasks[i];
     if (runs == nullptr) runs = make_worker(task);
     const std::size_t first = plan_->task_tensors[i];
     worker.outputs.clear();
     for (std::size_t t = 0; t < task.tensors().size(); ++t)
-      worker.outputs.push_back(plan_->task_arrays[i]
-                                   ? row.calls->array(*plan_, *plan_->task_arrays[i] + t)
-                                   : output(row, first + t));
+      worker.outputs.push_back(array ? row.calls->array(*plan_, *array + t)
+                                     : output(row, first + t));
     if (is_absent(sample, i)) {
       for (RowOutput& out : worker.outputs) SPDLD_TRY(out.put_nothing());
       continue;
@@ -488,7 +579,7 @@ Result<std::uint64_t> Run::run_timed(std::size_t task, FieldWorker& worker, RowS
                                      std::span<RowOutput> out, std::uint64_t room_bytes) {
   DecodeTimer decoding(clock_);
   const auto begun = clock_.now();
-  sample.decoding = &decoding;
+  if (!plan_->tasks[task]->array()) sample.decoding = &decoding;
   auto needs_bytes = worker.run(sample, out, room_bytes);
   sample.decoding = nullptr;
   if (needs_bytes && *needs_bytes == 0) op_times_.add(task, clock_.now() - begun, decoding.spent());
@@ -672,6 +763,7 @@ void Run::substitute(Row& row, std::uint64_t item) const {
   row.alone = false;
   row.item = item;
   row.bytes.restart();
+  if (row.calls != nullptr) row.calls->restart();
 }
 
 Status Run::pack(const BatchOrder& order, const Packing& packing) const {

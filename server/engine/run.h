@@ -183,7 +183,13 @@ class Run {
   Result<Made> make(Row& row, unsigned worker, std::uint64_t granted_bytes);
   // Whether the row has nothing for a task.
   bool is_absent(const RowSample& sample, std::size_t task) const;
+  bool is_absent(const RowSample& sample, const ImageTask& image) const;
   Result<Made> make_tensors(Row& row, unsigned worker, std::uint64_t granted_bytes);
+  // Runs the tasks that need no call beyond those that have come back.
+  Result<Made> make_behind_calls(Row& row, unsigned worker, std::uint64_t granted_bytes);
+  Making making(Row& row, Worker& worker, RowSample& sample, std::uint64_t granted_bytes) const;
+  // The key of the row's draws.
+  std::uint64_t sample_key(const Row& row) const;
   // From making.next up to that one. False: row.needs_bytes must be granted first.
   Result<bool> run_tasks(Making& making, std::size_t end);
   // Of the filters that do not hold, one that has another item take the row's place, if any has.
@@ -192,14 +198,27 @@ class Run {
                                   std::span<RowOutput> out, std::uint64_t room_bytes);
   // The row is made: its tensors are its share of the batch from now on.
   void finish(Row& row);
+  // A row that a call has given back, in one call of process().
+  struct Return {
+    unsigned worker = 0;
+    std::uint64_t granted_bytes = 0;
+    CallSink& sink;
+    std::uint64_t token = 0;
+    StreamFailure& failure;
+  };
   // Gives the row to the next function.
   RowState begin_call(Row& row, CallSink& sink, std::uint64_t token);
-  // Goes on with what came back.
-  RowState end_call(Row& row, CallSink& sink, std::uint64_t token, StreamFailure& failure);
+  // Looks at what came back, and goes on with it.
+  RowState end_call(Row& row, const Return& from);
+  // Makes what is made of that, and gives it to the next function or puts it into the batch.
+  RowState go_on(Row& row, const Return& from);
+  RowState lacks_memory(Row& row, const Status& why, StreamFailure& failure) const;
   // Puts what came back into the batch.
-  Status put_arrays(Row& row) const;
+  Status put_arrays(const Row& row) const;
   // Another item takes the row's place where that may be; else `failure` says why it fails.
   RowState give_up(Row& row, const Status& why, bool is_of_item, StreamFailure& failure);
+  void note_if_slow(const SlowRow& row, std::chrono::nanoseconds now)
+      SPDLD_EXCLUDES(slowest_mutex_);
   void note_slowest(const SlowRow& row, std::chrono::nanoseconds now)
       SPDLD_EXCLUDES(slowest_mutex_);
   Status over_row_memory(std::uint64_t needs_bytes, std::size_t task) const;

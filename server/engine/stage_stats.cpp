@@ -35,7 +35,8 @@ void StageStats::postpone(std::chrono::nanoseconds took) {
                        std::memory_order_relaxed);
 }
 
-void StageStats::end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, Code why) {
+void StageStats::end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, Code why,
+                     std::chrono::nanoseconds before) {
   const auto took_ns = static_cast<std::uint64_t>(std::max<std::int64_t>(took.count(), 0));
   const auto waited_ns = static_cast<std::uint64_t>(std::max<std::int64_t>(waited.count(), 0));
   Cell& to = cell();
@@ -45,8 +46,8 @@ void StageStats::end(std::chrono::nanoseconds took, std::chrono::nanoseconds wai
     to.failures[static_cast<std::size_t>(why)].fetch_add(1, std::memory_order_relaxed);
   to.busy_ns.fetch_add(took_ns, std::memory_order_relaxed);
   to.wait_ns.fetch_add(waited_ns, std::memory_order_relaxed);
-  to.histogram[static_cast<std::size_t>(bucket_of(took_ns))].fetch_add(1,
-                                                                       std::memory_order_relaxed);
+  const std::uint64_t all_ns = took_ns + static_cast<std::uint64_t>(before.count());
+  to.histogram[static_cast<std::size_t>(bucket_of(all_ns))].fetch_add(1, std::memory_order_relaxed);
 }
 
 std::uint64_t StageStats::sum(std::atomic<std::uint64_t> Cell::*of) const {

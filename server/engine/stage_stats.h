@@ -33,8 +33,9 @@ class StageStats {
   void begin() { cell().in_flight.fetch_add(1, std::memory_order_relaxed); }
   // It was begun and comes again: no task yet. `took`: what counts as busy all the same.
   void postpone(std::chrono::nanoseconds took = std::chrono::nanoseconds(0));
-  // `why`: of a task that failed.
-  void end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, Code why = Code::kOk);
+  // `why`: of a task that failed. `before`: what it took, too, and counts as busy already.
+  void end(std::chrono::nanoseconds took, std::chrono::nanoseconds waited, Code why = Code::kOk,
+           std::chrono::nanoseconds before = std::chrono::nanoseconds(0));
   // Adds bytes that the stage has brought.
   void add_bytes(std::uint64_t bytes) { cell().bytes.fetch_add(bytes, std::memory_order_relaxed); }
 

@@ -10,25 +10,36 @@
 namespace spdld {
 namespace {
 
-// The refusal of an op on what a call has given back.
-Status not_array(const std::string& op, const std::string& field) {
+// The refusal of an op on what a call has given back. `fitting`: arrays that it works on.
+Status not_array(const std::string& op, const Field& field, const std::string& fitting) {
+  const TensorSpec& tensor = field.tensor;
+  const std::string is = tensor.kind == FieldKind::kBytes
+                             ? std::string(tensor.text ? "text" : "bytes")
+                             : std::string(dtype_name(tensor.dtype)) + shape_text(tensor.shape);
   return {Code::kInvalidArgument,
-          "the field '" + field + "' comes back from 'python', and '" + op +
-              "' works on no such arrays: put it before that, or do the same in the function"};
+          "the field '" + field.name + "' comes back from 'python' as " + is + ", and '" + op +
+              (fitting.empty() ? "' works on no such arrays: " : "' works on " + fitting) +
+              "put it before that, or do the same in the function"};
 }
+// "comes back as float32[4], and 'resize' works on …"
+constexpr const char* kPictures =
+    "uint8 or uint16 of [height, width, channels] with 1 to 4 channels: declare it so, ";
+constexpr const char* kSounds = "float32 of [samples] or [channels, samples]: declare it so, ";
 
 // The decoded fields of `names`, or all, whose chain fits. `wants` and `wants_any` go on after
 // "works on decoded": what a field that does not fit would have to be, and what there is none of.
 Result<std::vector<Field*>> chosen(FieldTable& table, const std::vector<std::string>& names,
                                    const std::string& op, bool (*fits)(const FieldChain&),
-                                   std::string (*wants)(const Field&), const char* wants_any) {
+                                   std::string (*wants)(const Field&), const char* wants_any,
+                                   const char* fitting) {
   std::vector<Field*> found;
   for (const std::string& name : names) {
     Field* const field = table.find(name);
     if (field == nullptr)
       return error(Code::kInvalidArgument,
                    "'" + op + "': there is no field '" + name + "'; there are " + table.names());
-    if (field->kind == Field::Kind::kArray) return tl::unexpected<Status>(not_array(op, name));
+    if (field->kind == Field::Kind::kArray)
+      return tl::unexpected<Status>(not_array(op, *field, fitting));
     if (field->chain == nullptr || !fits(*field->chain))
       return error(Code::kInvalidArgument, "'" + op + "' works on decoded " + wants(*field) +
                                                ": {field: " + name +
@@ -43,10 +54,12 @@ Result<std::vector<Field*>> chosen(FieldTable& table, const std::vector<std::str
       if (field.chain != nullptr && fits(*field.chain)) found.push_back(&field);
     }
   }
-  if (found.empty())
-    return error(Code::kInvalidArgument,
-                 "'" + op + "' works on decoded " + wants_any + " before it");
-  return found;
+  if (!found.empty()) return found;
+  for (const Field& field : table.fields()) {
+    if (field.kind == Field::Kind::kArray && !field.tensor.shape.empty())
+      return tl::unexpected<Status>(not_array(op, field, fitting));
+  }
+  return error(Code::kInvalidArgument, "'" + op + "' works on decoded " + wants_any + " before it");
 }
 
 // The refusal of an op on images that is to work on a field of sound.
@@ -88,10 +101,11 @@ Status FieldChain::append(const AudioOp&, const StageKey& key) {
 }
 
 FieldTable::FieldTable(std::vector<Field> fields, MakeImageChain make_image,
-                       MakeVideoChain make_video)
+                       MakeVideoChain make_video, MakeArrayChain make_array)
     : fields_(std::make_move_iterator(fields.begin()), std::make_move_iterator(fields.end())),
       make_image_(std::move(make_image)),
-      make_video_(std::move(make_video)) {
+      make_video_(std::move(make_video)),
+      make_array_(std::move(make_array)) {
   for (const Field& field : fields_) {
     if (field.kind == Field::Kind::kValue)
       first_made_value_ = std::max(first_made_value_, field.index + 1);
@@ -116,7 +130,7 @@ Result<Field*> FieldTable::encoded(const std::string& name, const std::string& o
     return error(Code::kInvalidArgument, "'" + op + "' decodes the field '" + name +
                                              "', and the source gives " + names() + ": write '" +
                                              op + ": {field: NAME}'");
-  if (field->kind == Field::Kind::kArray) return tl::unexpected<Status>(not_array(op, name));
+  if (field->kind == Field::Kind::kArray) return tl::unexpected<Status>(not_array(op, *field, ""));
   if (field->kind == Field::Kind::kDecoded)
     return error(Code::kInvalidArgument,
                  "the field '" + name + "' is decoded already by an earlier stage");
@@ -178,6 +192,8 @@ Result<std::vector<Field>> FieldTable::take(const std::vector<CallField>& in) {
     if (found == fields_.end())
       return error(Code::kInvalidArgument,
                    "'python': in: there is no field '" + wanted.name + "'; there are " + names());
+    const bool is_mask = found->chain != nullptr ? found->chain->is_index() : found->index_numbers;
+    if (is_mask) masks_.insert(found->name);
     taken.push_back(std::move(*found));
     fields_.erase(found);
   }
@@ -193,6 +209,7 @@ Status FieldTable::give(const TensorSpec& tensor, std::size_t array) {
                      .kind = Field::Kind::kArray,
                      .index = array,
                      .tensor = tensor,
+                     .index_numbers = masks_.contains(tensor.name),
                      .ops = {"python"}});
   return {};
 }
@@ -202,7 +219,7 @@ Result<Field*> FieldTable::numbers(const std::string& name, const std::string& o
   if (field == nullptr)
     return error(Code::kInvalidArgument,
                  "'" + op + "': there is no field '" + name + "'; there are " + names());
-  if (field->kind == Field::Kind::kArray) return tl::unexpected<Status>(not_array(op, name));
+  if (field->kind == Field::Kind::kArray) return tl::unexpected<Status>(not_array(op, *field, ""));
   if (field->kind == Field::Kind::kDecoded)
     return error(Code::kInvalidArgument,
                  "the field '" + name + "' is decoded already by an earlier stage");
@@ -219,6 +236,8 @@ Result<Field*> FieldTable::numbers(const std::string& name, const std::string& o
 
 Result<std::vector<Field*>> FieldTable::movable(const std::vector<std::string>& names,
                                                 const std::string& op) {
+  const auto fits = [](const FieldChain& chain) { return chain.has_geometry(); };
+  take_up(names, fits);
   bool moves_any = false;
   const Field* sound = nullptr;
   const Field* video = nullptr;
@@ -236,13 +255,27 @@ Result<std::vector<Field*>> FieldTable::movable(const std::vector<std::string>& 
   if (names.empty() && !moves_any && sound != nullptr)
     return tl::unexpected<Status>(not_sound(op, sound->name));
   return chosen(
-      *this, names, op, [](const FieldChain& chain) { return chain.has_geometry(); },
+      *this, names, op, fits,
       [](const Field& field) {
         if (is_encoded_video(field)) return std::string("clips: put 'decode_video");
         return std::string("images, masks and boxes: put '") +
                (field.kind == Field::Kind::kPart ? "decode_image" : "bounding_boxes");
       },
-      "images: put 'decode_image'");
+      "images: put 'decode_image'", kPictures);
+}
+
+void FieldTable::take_up(const std::vector<std::string>& names, bool (*fits)(const FieldChain&)) {
+  if (!make_array_) return;
+  for (Field& field : fields_) {
+    const bool is_meant =
+        names.empty() || std::find(names.begin(), names.end(), field.name) != names.end();
+    if (field.kind != Field::Kind::kArray || !is_meant) continue;
+    std::unique_ptr<FieldChain> chain = make_array_(field);
+    if (chain == nullptr || !fits(*chain)) continue;
+    field.kind = Field::Kind::kDecoded;
+    field.chain = std::move(chain);
+    field.ops.clear();
+  }
 }
 
 Result<std::vector<Field*>> FieldTable::with_geometry(const std::vector<std::string>& names,
@@ -262,19 +295,28 @@ Result<std::vector<Field*>> FieldTable::images(const std::vector<std::string>& n
                  "'" + op + "' works on decoded images: put 'decode_image' before it");
   const auto is_image = [](const Field* field) { return !field->chain->is_index(); };
   // Masks keep their numbers beside images; where there are none, they are meant.
-  if (names.empty() && std::any_of(found.begin(), found.end(), is_image))
-    std::erase_if(found, [&](const Field* field) { return !is_image(field); });
+  if (names.empty() && std::any_of(found.begin(), found.end(), is_image)) {
+    const auto masks = std::stable_partition(found.begin(), found.end(), is_image);
+    std::for_each(masks, found.end(), [](Field* mask) {
+      if (!mask->ops.empty()) return;
+      mask->kind = Field::Kind::kArray;  // no op works on it yet
+      mask->chain.reset();
+    });
+    found.erase(masks, found.end());
+  }
   for (Field* const field : found) field->ops.push_back(op);
   return found;
 }
 
 Result<std::vector<Field*>> FieldTable::sounds(const std::vector<std::string>& names,
                                                const std::string& op) {
+  const auto fits = [](const FieldChain& chain) { return chain.has_sound(); };
+  take_up(names, fits);
   SPDLD_ASSIGN(std::vector<Field*> found,
                chosen(
-                   *this, names, op, [](const FieldChain& chain) { return chain.has_sound(); },
+                   *this, names, op, fits,
                    [](const Field&) { return std::string("sound: put 'decode_audio"); },
-                   "sound: put 'decode_audio'"));
+                   "sound: put 'decode_audio'", kSounds));
   for (Field* const field : found) field->ops.push_back(op);
   return found;
 }

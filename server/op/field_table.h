@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct Field {
   std::optional<std::size_t> request{};
   std::unique_ptr<FieldChain> chain{};  // of what is decoded; null: another field's makes it
   TensorSpec tensor{};                  // of an array
+  bool index_numbers = false;           // of an array: its numbers are those of classes
   std::vector<std::string> ops{};       // that were given it, in order
 };
 
@@ -59,7 +61,11 @@ class FieldTable {
   using MakeVideoChain = std::function<std::unique_ptr<FieldChain>(
       const DecodeVideoOp& op, std::size_t request, const ClipShape& clip)>;
 
-  FieldTable(std::vector<Field> fields, MakeImageChain make_image, MakeVideoChain make_video = {});
+  // Of an array that a call gives back, for the first op that works on it; null: no op does.
+  using MakeArrayChain = std::function<std::unique_ptr<FieldChain>(const Field& array)>;
+
+  FieldTable(std::vector<Field> fields, MakeImageChain make_image, MakeVideoChain make_video = {},
+             MakeArrayChain make_array = {});
 
   Field* find(const std::string& name);
   std::list<Field>& fields() { return fields_; }
@@ -87,7 +93,8 @@ class FieldTable {
 
   // The fields of these names, which a call is given. They are no fields any more.
   Result<std::vector<Field>> take(const std::vector<CallField>& in);
-  // The field of an array that a call gives back.
+  // The field of an array that a call gives back. It is a mask where it has the name of one that
+  // the call was given.
   Status give(const TensorSpec& tensor, std::size_t array);
 
   // The list of numbers that `op` takes, which must be a value that no stage has taken.
@@ -107,10 +114,14 @@ class FieldTable {
  private:
   Result<Field*> insert(Field field, const Field& behind, const std::string& op);
   Result<std::vector<Field*>> movable(const std::vector<std::string>& names, const std::string& op);
+  // Begins chains of the arrays that `names` name, or of all, which fit.
+  void take_up(const std::vector<std::string>& names, bool (*fits)(const FieldChain&));
 
   std::list<Field> fields_;
   MakeImageChain make_image_;
   MakeVideoChain make_video_;
+  MakeArrayChain make_array_;
+  std::set<std::string> masks_;  // names of those that calls were given
   std::vector<std::size_t> requested_;
   std::size_t first_made_value_ = 0;
   std::vector<ValueType> made_values_;

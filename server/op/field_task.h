@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@
 namespace spdld {
 
 class GeometryOp;
+struct PackedRow;
 
 // An op on geometry in a field's chain.
 struct GeometryStep {
@@ -39,6 +41,8 @@ class SampleInput {
   // Which clip of a media file these bytes are of; null: they are the whole part.
   virtual const MediaClip* clip(std::size_t) const { return nullptr; }
   virtual Value value(std::size_t i) const = 0;
+  // The array `i` of the plan, which a call has given back; null: it has given none.
+  virtual const PackedRow* array(std::size_t) const { return nullptr; }
   // Called by the task that makes the value `i` (FieldTable::make_value) of the row, in whose
   // worker's memory it lies.
   virtual void set_value(std::size_t i, const Value& value) = 0;
@@ -145,6 +149,8 @@ class FieldTask {
   // Whether it goes by SampleInput::canvas or a leader, so that the image's task must run before
   // it.
   virtual bool needs_canvas() const { return false; }
+  // The array of the plan that it is made of, which a call gives back; none: of what was fetched.
+  virtual std::optional<std::size_t> array() const { return std::nullopt; }
   // Whether it sets values of the sample; it decodes nothing else then.
   virtual bool makes_values() const { return false; }
   // How what it makes is moved, in pixels of the canvas.

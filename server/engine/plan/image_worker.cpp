@@ -11,11 +11,25 @@
 namespace spdld::engine {
 
 ImageWorker::ImageWorker(const ImageTask& task)
-    : task_(task), decoder_(task.decode->make_decoder()), steps_(task.geometry, task.stored()) {}
+    : task_(task),
+      decoder_(task.decode != nullptr ? task.decode->make_decoder() : nullptr),
+      steps_(task.geometry, task.stored) {}
 
 Result<std::uint64_t> ImageWorker::run(SampleInput& sample, std::span<RowOutput> out,
                                        std::uint64_t room_bytes) {
-  return run(sample.part(task_.request), sample, out, room_bytes);
+  if (decoder_ != nullptr) return run(sample.part(task_.request), sample, out, room_bytes);
+  SPDLD_ASSIGN(const ImageView pixels, given(sample));
+  return run(pixels, sample, out, room_bytes);
+}
+
+Result<ImageView> ImageWorker::given(const SampleInput& sample) const {
+  const PackedRow* const row = sample.array(*task_.given);
+  SPDLD_CHECK(row != nullptr);
+  if (row->view.empty())
+    return error(Code::kDataLoss, "its field '" + task_.tensors().front().name +
+                                      "' came back from 'python' without pixels");
+  return task_.packed(reinterpret_cast<const std::uint8_t*>(row->view.data()),
+                      {static_cast<int>(row->shape[1]), static_cast<int>(row->shape[0])});
 }
 
 Result<std::uint64_t> ImageWorker::run(std::span<const std::byte> bytes, SampleInput& sample,
@@ -26,8 +40,8 @@ Result<std::uint64_t> ImageWorker::run(std::span<const std::byte> bytes, SampleI
 
 Result<std::uint64_t> ImageWorker::run(const ImageView& pixels, SampleInput& sample,
                                        std::span<RowOutput> out, std::uint64_t room_bytes) {
-  SPDLD_CHECK(pixels.channels == task_.decode->channels() &&
-              pixels.bytes_per_value == task_.bytes_per_value());
+  SPDLD_CHECK(pixels.channels == task_.stored.channels &&
+              pixels.bytes_per_value == task_.stored.bytes_per_value());
   ViewReader picture(pixels);
   const bool is_own = reinterpret_cast<const std::byte*>(pixels.data) == whole_.data();
   return apply({pixels.width, pixels.height}, picture, is_own ? whole_taken_ : 0, sample,

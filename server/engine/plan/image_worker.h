@@ -19,7 +19,7 @@ class ImageWorker final : public FieldWorker {
  public:
   explicit ImageWorker(const ImageTask& task);  // task outlives it
 
-  // From the sample's encoded bytes.
+  // From the sample's encoded bytes, or the pixels that a call gave back.
   Result<std::uint64_t> run(SampleInput& sample, std::span<RowOutput> out,
                             std::uint64_t room_bytes) override;
   // From these encoded bytes, or from what decode() gave: the same row, byte for byte.
@@ -47,16 +47,19 @@ class ImageWorker final : public FieldWorker {
   Result<std::uint64_t> run_recoded(const Recoded& recoded, SampleInput& sample,
                                     std::span<RowOutput> out, std::uint64_t room_bytes);
 
-  void count_in(JpegCounter& counter) override { decoder_->count_in(counter); }
+  void count_in(JpegCounter& counter) override {
+    if (decoder_ != nullptr) decoder_->count_in(counter);
+  }
   std::uint64_t kept_bytes() const override { return kept_bytes_; }
 
  private:
   Result<std::uint64_t> apply(Size size, RegionReader& picture, std::uint64_t decode_bytes,
                               SampleInput& sample, RowOutput& out, std::uint64_t room_bytes);
+  Result<ImageView> given(const SampleInput& sample) const;
   Status check_canvas(Size size, SampleInput& sample) const;
 
   const ImageTask& task_;
-  std::unique_ptr<ImageDecoder> decoder_;
+  const std::unique_ptr<ImageDecoder> decoder_;  // null: the pixels are given
   ImageSteps steps_;
   std::uint64_t kept_bytes_ = 0;
   ByteBuffer whole_;               // decode()'s image

@@ -26,9 +26,12 @@ class PixelChain : public FieldChain {
   Status append(const PixelOp& op, const StageKey& key, std::string& doubt) override;
 
  protected:
-  // The pixels that are decoded have these channels and values.
-  PixelChain(int channels, DType dtype)
-      : channels_(channels), pixel_bytes_(channels * static_cast<int>(wire::dtype_bytes(dtype))) {
+  // The pixels before all ops have these channels and values, and are of this size if all have one.
+  PixelChain(int channels, DType dtype, std::optional<Size> size = std::nullopt)
+      : channels_(channels),
+        pixel_bytes_(channels * static_cast<int>(wire::dtype_bytes(dtype))),
+        size_(size) {
+    if (size) known_ = Geometry::identity(*size);
     format_.dtype = dtype;
   }
 

@@ -103,6 +103,9 @@ class Compiler {
             },
             [](const DecodeVideoOp& op, std::size_t request, const ClipShape& clip) {
               return std::make_unique<VideoChain>(op, request, clip);
+            },
+            [this](const Field& array) {
+              return chain_of_pixels(array, plan_->spec.batch.layout);
             }) {
     plan_->spec = std::move(spec);
   }
@@ -293,7 +296,8 @@ class Compiler {
           Code::kInvalidArgument,
           "pipeline '" + spec.name + "' has no 'fetch' stage: add '- fetch' as the first");
     for (Field& field : table_.fields()) SPDLD_TRY(add_tensors(field));
-    SPDLD_TRY(find_canvas());
+    SPDLD_TRY(find_calls_before());
+    SPDLD_TRY(find_canvases());
     doubt_boxes();
     order_tasks();
     plan_->first_made_value = table_.first_made_value();
@@ -425,26 +429,73 @@ class Compiler {
     }
   }
 
-  // The first image that is no mask, or else the first mask, is the canvas; those that share draws
-  // with it must be as large.
-  Status find_canvas() {
+  // A task waits for the call that gives it its array, and for those that tasks wait for with which
+  // it shares draws: what these move must be of one size.
+  Status find_calls_before() {
+    const auto& tasks = plan_->tasks;
+    std::vector<std::size_t>& calls = plan_->task_calls;
+    for (const auto& task : tasks)
+      calls.push_back(task->array() ? calls_before(*task->array()) : 0);
+    for (bool waits_more = !plan_->calls.empty(); waits_more;) {
+      waits_more = false;
+      for (std::size_t i = 0; i < tasks.size(); ++i) {
+        for (std::size_t j = 0; j < tasks.size(); ++j) {
+          if (calls[i] >= calls[j] || !share_draws(*tasks[i], *tasks[j])) continue;
+          if (!has(*tasks[j], tasks[i]->steps().front())) return moved_before(i, j);
+          calls[i] = calls[j];
+          waits_more = true;
+        }
+      }
+    }
+    return {};
+  }
+
+  // How many calls have come back when the array is there.
+  std::size_t calls_before(std::size_t array) const {
+    std::size_t calls = 0;
+    while (calls < plan_->calls.size() && plan_->calls[calls].first_array <= array) ++calls;
+    return calls;
+  }
+
+  Status moved_before(std::size_t task, std::size_t behind) const {
+    const std::string name = name_of(*plan_->tasks[task]);
+    return {Code::kInvalidArgument,
+            plan_->calls[plan_->task_calls[behind] - 1].where.text() + ": one stage moves '" +
+                name + "' and '" + name_of(*plan_->tasks[behind]) +
+                "', which 'python' gives back, and a stage before that has moved '" + name +
+                "' already: give '" + name +
+                "' to the function, too, or put these stages on one side of it"};
+  }
+
+  static const std::string& name_of(const FieldTask& task) { return task.tensors().front().name; }
+
+  // Of those that are run after equally many calls, the first image that is no mask, or else the
+  // first mask, is the canvas; those that share draws with it must be as large.
+  Status find_canvases() {
+    plan_->canvases.resize(plan_->calls.size() + 1);
     std::vector<ImageTask*> images;
+    const auto find = [&](bool is_index) {
+      for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
+        auto* const image = dynamic_cast<ImageTask*>(plan_->tasks[i].get());
+        if (image == nullptr || image->stored.is_index != is_index) continue;
+        const ImageTask*& canvas = plan_->canvases[plan_->task_calls[i]];
+        if (canvas == nullptr) {
+          canvas = image;
+          image->is_canvas = true;
+        }
+        if (plan_->image == nullptr && image->decode != nullptr) plan_->image = image;
+      }
+    };
+    find(false);
+    find(true);
     for (const auto& task : plan_->tasks) {
       if (auto* const image = dynamic_cast<ImageTask*>(task.get())) images.push_back(image);
     }
-    if (!images.empty()) {
-      const auto first = std::find_if(images.begin(), images.end(), [](const ImageTask* image) {
-        return !image->decode->is_index();
-      });
-      ImageTask* const canvas = first == images.end() ? images.front() : *first;
-      canvas->is_canvas = true;
-      plan_->image = canvas;
-      SPDLD_TRY(find_leaders(images));
-    }
+    if (!images.empty()) SPDLD_TRY(find_leaders(images));
     SPDLD_TRY(check_videos());
     // Other images may have stages of their own: they have their own pixels.
-    for (const auto& task : plan_->tasks) {
-      if (task->needs_canvas() && task->max_pixels() == 0) SPDLD_TRY(check_canvas(*task));
+    for (std::size_t i = 0; i < plan_->tasks.size(); ++i) {
+      if (lies_in_canvas(*plan_->tasks[i])) SPDLD_TRY(check_canvas(i));
     }
     return {};
   }
@@ -457,7 +508,7 @@ class Compiler {
                                           " images of a sample, and may decode " +
                                           std::to_string(SampleInput::kMostImages)};
     std::stable_partition(images.begin(), images.end(),
-                          [&](const ImageTask* image) { return image == plan_->image; });
+                          [](const ImageTask* image) { return image->is_canvas; });
     for (std::size_t i = 0; i < images.size(); ++i) {
       images[i]->leader = i;
       for (std::size_t j = 0; j < i; ++j) {
@@ -494,20 +545,30 @@ class Compiler {
     return {};
   }
 
-  // What lies in the first image is moved as that is, or stays in the pixels that it had.
-  Status check_canvas(const FieldTask& task) {
-    const std::string in = "pipeline '" + plan_->spec.name + "': '" + task.tensors().front().name +
+  // What lies in the first image is moved as that is, or stays in the pixels that it had. It waits
+  // for the calls that the image waits for.
+  Status check_canvas(std::size_t number) {
+    const FieldTask& task = *plan_->tasks[number];
+    std::size_t& calls = plan_->task_calls[number];
+    const std::string in = "pipeline '" + plan_->spec.name + "': '" + name_of(task) +
                            "' lies in the pixels of an image, ";
-    if (plan_->image == nullptr)
+    const auto first = plan_->canvases.begin() + static_cast<std::ptrdiff_t>(calls);
+    const auto found = std::find_if(first, plan_->canvases.end(),
+                                    [](const ImageTask* canvas) { return canvas != nullptr; });
+    if (found == plan_->canvases.end())
       return {Code::kInvalidArgument,
-              in + "and none is decoded: add a 'decode_image' stage (frames of a video have no "
-                   "boxes)"};
-    const std::string image = plan_->image->tensors().front().name;
-    if (!moves_with(task, *plan_->image))
+              in + (calls == 0 ? "and none is decoded: add a 'decode_image' stage (frames of a "
+                                 "video have no boxes)"
+                               : "and comes back from 'python', which that does not: give the "
+                                 "image to the function, too")};
+    calls = static_cast<std::size_t>(found - plan_->canvases.begin());
+    const ImageTask& canvas = **found;
+    const std::string image = name_of(canvas);
+    if (!moves_with(task, canvas))
       return {Code::kInvalidArgument, in + "'" + image +
                                           "', and one of its stages does not move that: name both "
                                           "under 'fields', or none"};
-    if (!moves_with(*plan_->image, task))
+    if (!moves_with(canvas, task))
       plan_->doubts.push_back(in + "'" + image +
                               "', and stages that move that leave it where it was: name both under "
                               "'fields', or none");
@@ -523,16 +584,21 @@ class Compiler {
     std::stable_partition(after, order.end(),
                           [&](std::size_t i) { return !plan_->tasks[i]->needs_canvas(); });
     plan_->tasks_before_filters = static_cast<std::size_t>(after - order.begin());
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return plan_->task_calls[a] < plan_->task_calls[b];
+    });
     std::vector<std::unique_ptr<FieldTask>> tasks;
     std::vector<std::size_t> tensors;
     std::vector<std::string> ops;
     std::vector<std::optional<std::size_t>> arrays;
+    std::vector<std::size_t> calls;
     std::vector<std::optional<std::size_t>> parts;
     for (std::size_t to = 0; to < order.size(); ++to) {
       tasks.push_back(std::move(plan_->tasks[order[to]]));
       tensors.push_back(plan_->task_tensors[order[to]]);
       ops.push_back(std::move(plan_->task_ops[order[to]]));
       arrays.push_back(plan_->task_arrays[order[to]]);
+      calls.push_back(plan_->task_calls[order[to]]);
       parts.push_back(plan_->task_parts[order[to]]);
       if (arrays.back()) continue;
       for (std::size_t i = 0; i < tasks.back()->tensors().size(); ++i)
@@ -542,6 +608,7 @@ class Compiler {
     plan_->task_tensors = std::move(tensors);
     plan_->task_ops = std::move(ops);
     plan_->task_arrays = std::move(arrays);
+    plan_->task_calls = std::move(calls);
     plan_->task_parts = std::move(parts);
   }
 
@@ -559,9 +626,18 @@ class Compiler {
 
 }  // namespace
 
+bool lies_in_canvas(const FieldTask& task) {
+  return task.needs_canvas() && task.max_pixels() == 0 && !task.array();
+}
+
 bool Plan::packs() const {
   return std::any_of(tensors.begin(), tensors.end(),
                      [](const TensorSpec& tensor) { return tensor.kind != FieldKind::kDense; });
+}
+
+std::size_t Plan::tasks_end(std::size_t calls_back) const {
+  return static_cast<std::size_t>(
+      std::upper_bound(task_calls.begin(), task_calls.end(), calls_back) - task_calls.begin());
 }
 
 Plan::KnownRow Plan::known_row() const {

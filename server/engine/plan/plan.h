@@ -52,6 +52,9 @@ struct TensorSource {
   std::int64_t multiple_of = 1;
 };
 
+// Whether what the task makes lies in the pixels of an image, as boxes do, and has none itself.
+bool lies_in_canvas(const FieldTask& task);
+
 // A pipeline compiled: what is fused into what, and what a batch looks like. The spec says what,
 // the plan how. Immutable and shared by all runs; holds the ops that its steps point to.
 struct Plan {
@@ -68,6 +71,10 @@ struct Plan {
   // Of a task whose tensors a call is given: the first of them among `arrays`, and task_tensors
   // does not count.
   std::vector<std::optional<std::size_t>> task_arrays;
+  // How many calls must have come back before each task is run; ascending.
+  std::vector<std::size_t> task_calls;
+  // Tasks before this one are run once so many calls have come back.
+  std::size_t tasks_end(std::size_t calls_back) const;
   // The request of each task whose field rows need not have; none: all rows have it.
   std::vector<std::optional<std::size_t>> task_parts;
   // Values of a row that are made are numbered from here on, behind the source's: what each is
@@ -87,9 +94,12 @@ struct Plan {
   bool may_reject() const { return !filters.empty() || !calls.empty(); }
   // The made value that tells which of its item's rows this is; none: an item has one row.
   std::optional<std::size_t> repetition_value;
-  // The canvas of the sample: the first image among the tasks, a mask only if there is no other. It
-  // is the one that a cache of pixels keeps. Or null.
+  // The first image among the tasks that is decoded, a mask only if there is no other, which is the
+  // one that a cache of pixels keeps. Or null.
   const ImageTask* image = nullptr;
+  // The canvas of the sample in what is run once so many calls have come back: the first image of
+  // its tasks, likewise. Or null.
+  std::vector<const ImageTask*> canvases;
 
   // Calls of the user's own functions, in the order in which a row comes to them; and the tensors
   // that lie beside the batch for them: what tasks make for a call, and what calls give back.

@@ -14,8 +14,8 @@
 
 namespace spdld::engine {
 
-// A function of the user's own that each row is given to, once all tasks of the row were run and
-// the calls before this one have come back.
+// A function of the user's own that each row is given to, once the calls before this one have come
+// back and the tasks that need no further call were run.
 struct PlannedCall {
   // Where an argument of a row comes from.
   struct Argument {

@@ -51,7 +51,7 @@ TEST(DroppedRows, AreGivenToNoFurtherStep) {
       "  - fetch\n  - decode_image\n  - resize: {size: [300, 300]}\n  - resize: {size: [8, 8]}\n");
   ASSERT_TRUE(plan) << plan.error().message();
   const ImageTask& task = *(*plan)->image;
-  ImageSteps steps(task.geometry, task.stored());
+  ImageSteps steps(task.geometry, task.stored);
   ASSERT_TRUE(steps.plan({40, 30}, 1));
   std::vector<std::byte> row((*plan)->layout.row_bytes(0), std::byte{7});
   const auto before = row;

@@ -55,7 +55,7 @@ TEST(ImageSteps, TakeNoMoreMemoryThanTheyPlan) {
       Plane plane;
       for (const Size size : {Size{48, 40}, Size{2100, 30}, Size{900, 600}}) {
         const testing::HeldBytes held;
-        ImageSteps steps(task.geometry, task.stored());
+        ImageSteps steps(task.geometry, task.stored);
         const auto planned = steps.plan(size, 5);
         ASSERT_TRUE(planned) << planned.error().message();
         ASSERT_TRUE(steps

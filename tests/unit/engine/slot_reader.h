@@ -85,6 +85,15 @@ class SlotReader final : public StreamPort {
             static_cast<std::size_t>(range[1] - range[0])};
   }
 
+  // Of a field whose rows are stacked.
+  std::string stacked(std::uint64_t position, std::size_t of) const {
+    const auto row = static_cast<std::size_t>(layout_.row_bytes(of));
+    const std::byte* const slot = slots_[position / layout_.rows()].data();
+    return {reinterpret_cast<const char*>(slot + layout_.fields()[of].offset +
+                                          position % layout_.rows() * row),
+            row};
+  }
+
   // Of a field of one value a row.
   template <typename T>
   T value(std::uint64_t position, std::size_t of) const {

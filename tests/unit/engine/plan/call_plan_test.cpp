@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/explain.h"
 #include "engine/plan/plan.h"
 #include "op/call_op.h"
 #include "tests/support/pipelines.h"
@@ -106,19 +107,98 @@ TEST(CallPlan, RefusesWhatCannotBeCalled) {
             .find("out.n: expected a type such as"),
         std::string::npos)
         << type;
-  EXPECT_NE(refusal("  - python: {call: 'm:f', in: [image], out: {image: 'uint8[8,8,3]'}}\n"
-                    "  - center_crop: 4\n")
-                .find("works on"),
-            std::string::npos);
 }
 
 TEST(CallPlan, RefusesToDecodeWhatAFunctionGaveBack) {
   const std::string why =
       refusal("  - python: {call: 'm:f', in: [image], out: {image: bytes}}\n  - decode_image\n");
-  EXPECT_NE(why.find("the field 'image' comes back from 'python', and 'decode_image' works on no "
-                     "such arrays"),
+  EXPECT_NE(why.find("the field 'image' comes back from 'python' as bytes, and 'decode_image' "
+                     "works on no such arrays"),
             std::string::npos)
       << why;
+}
+
+TEST(CallPlan, LeavesWhatNoOpTakesUpAsItIsDeclared) {
+  const auto plan = compile_call(
+      "  - python: {call: 'm:f', in: [image], out: {image: 'uint8[8,6,3]', depth: 'float32[8,6]', "
+      "mask: 'uint8[8,6,1]'}}\n  - center_crop: {size: 4, fields: [image]}\n"
+      "  - normalize: {mean: 0.5, std: 0.5, fields: [image]}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  const Plan& made = **plan;
+  ASSERT_EQ(made.tensors.size(), 4U);
+  EXPECT_EQ(made.tensors[1].shape, (std::vector<std::int64_t>{8, 6}));
+  EXPECT_EQ(made.tensors[2].shape, (std::vector<std::int64_t>{3, 4, 4})) << "as the batch lies";
+  EXPECT_EQ(made.tensors[2].dtype, DType::kFloat32);
+  EXPECT_EQ(made.tensors[3].shape, (std::vector<std::int64_t>{8, 6, 1}));
+  ASSERT_EQ(made.tasks.size(), 1U);
+  EXPECT_EQ(made.task_ops.at(0), "center_crop + normalize");
+  EXPECT_EQ(made.tasks_end(0), 0U);
+  EXPECT_EQ(made.tasks_end(1), 1U);
+  EXPECT_EQ(made.image, nullptr) << "no cache keeps what a function made";
+}
+
+TEST(CallPlan, TellsWhichOpsAreDoneBehindACall) {
+  const auto plan = compile_call(
+      "  - decode_image\n"
+      "  - python: {call: 'm:f', in: [image], out: {image: 'uint8[-1,-1,3]'}, concurrency: 2}\n"
+      "  - random_resized_crop: 8\n  - normalize: {mean: 0.5, std: 0.5}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  ExplainContext context;
+  context.items = 8;
+  const std::string text = explain(**plan, context);
+  EXPECT_NE(text.find("  call    m:f(image) gives image uint8[-1,-1,3]   [2 processes]\n"
+                      "    image    random_resized_crop + normalize\n"),
+            std::string::npos)
+      << text;
+}
+
+TEST(CallPlan, DrawsBehindACallAsItDoesWithoutOne) {
+  const std::string flips = "  - random_horizontal_flip\n";
+  const std::string call =
+      "  - python: {call: 'm:f', in: [image], out: {image: 'uint8[-1,-1,3]'}}\n";
+  const std::string crop = "  - center_crop: 8\n";
+  const auto without = compile_call("  - decode_image\n" + flips + flips + crop);
+  const auto with = compile_call("  - decode_image\n" + flips + call + flips + crop);
+  ASSERT_TRUE(without) << without.error().message();
+  ASSERT_TRUE(with) << with.error().message();
+  ASSERT_EQ((*with)->tasks.size(), 2U);
+  EXPECT_EQ((*with)->tasks[0]->steps()[0].draw_key, (*without)->tasks[0]->steps()[0].draw_key);
+  EXPECT_EQ((*with)->tasks[1]->steps()[0].draw_key, (*without)->tasks[0]->steps()[1].draw_key);
+}
+
+TEST(CallPlan, RefusesOpsOnArraysOfAnotherForm) {
+  const auto why = [](const std::string& type, const std::string& stage) {
+    return refusal("  - python: {call: 'm:f', in: [image], out: {image: '" + type + "'}}\n  - " +
+                   stage + "\n");
+  };
+  EXPECT_EQ(why("float32[8,8,3]", "resize: [4, 4]"),
+            "test.yaml:7:5: the field 'image' comes back from 'python' as float32[8, 8, 3], and "
+            "'resize' works on uint8 or uint16 of [height, width, channels] with 1 to 4 channels: "
+            "declare it so, put it before that, or do the same in the function");
+  for (const char* const type : {"uint8[3,8,8]", "uint8[8,8]", "uint8[2,8,8,3]", "int64[8,8,3]"})
+    EXPECT_NE(why(type, "center_crop: {size: 4, fields: image}").find("works on uint8 or uint16"),
+              std::string::npos)
+        << type;
+  EXPECT_NE(why("float32[8,8,3]", "normalize: {mean: 0.5, std: 0.5}").find("works on uint8"),
+            std::string::npos);
+  EXPECT_NE(why("text", "resize: {size: [4, 4], fields: image}").find("as text, and 'resize'"),
+            std::string::npos);
+}
+
+TEST(CallPlan, RefusesAMaskThatWasMovedWithTheImageThatAFunctionWasGiven) {
+  const std::string why = [] {
+    const auto plan = compile_call(
+        "  - decode_image\n  - decode_image: {field: mask, mode: index}\n"
+        "  - random_resized_crop: 8\n"
+        "  - python: {call: 'm:f', in: [image], out: {image: 'uint8[8,8,3]'}}\n"
+        "  - random_horizontal_flip\n",
+        "batch: {size: 4}\n", {{.name = "image"}, {.name = "mask", .index = 1}});
+    return plan ? std::string("none") : plan.error().message();
+  }();
+  EXPECT_EQ(why,
+            "test.yaml:9:5: one stage moves 'mask' and 'image', which 'python' gives back, and a "
+            "stage before that has moved 'mask' already: give 'mask' to the function, too, or put "
+            "these stages on one side of it");
 }
 
 TEST(CallPlan, DeclaresATypeAsItWasWritten) {
