@@ -118,6 +118,16 @@ void RowCalls::keep_made(const Plan& plan, const RowSample& sample) {
   }
 }
 
+std::span<Value> RowCalls::made_values(const Plan& plan) {
+  for (const auto& [array, value, calls] : plan.array_values) {
+    if (calls > back_ || is_absent(array)) continue;
+    const std::span<const std::byte> bytes = arrays_[array].view;
+    Value& made = made_[value - plan.first_made_value];
+    made = value_at(bytes.data(), bytes.size(), type_of(made));
+  }
+  return made_;
+}
+
 CallRow& RowCalls::prepare(const Plan& plan) {
   const PlannedCall& call = plan.calls[back_];
   std::size_t first = 0;

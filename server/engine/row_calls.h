@@ -40,8 +40,8 @@ class RowCalls {
   // The first tasks were run: keeps what lies in the memory of their worker, so that the row can
   // leave it.
   void keep(const Plan& plan, const RowSample& sample);
-  // The values that they have made.
-  std::span<Value> made_values() { return made_; }
+  // The values that they have made, and those that are arrays which have come back.
+  std::span<Value> made_values(const Plan& plan);
   // Whether a call has come back, so that the row goes on behind it.
   bool goes_on() const { return goes_on_; }
   // Tasks that were run, and the time that they took and that the row waited for them.

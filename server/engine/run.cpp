@@ -304,7 +304,7 @@ Result<Run::Made> Run::make_behind_calls(Row& row, unsigned number, std::uint64_
   const auto begun = clock_.now();
   process_stats_.begin();
   Worker& worker = workers_[number];
-  RowSample sample(*plan_, *source_, fetch_, row, row.calls->made_values());
+  RowSample sample(*plan_, *source_, fetch_, row, row.calls->made_values(*plan_));
   sample.key = sample_key(row);
   Making making = this->making(row, worker, sample, granted_bytes);
   making.next = tasks.run;

@@ -70,6 +70,13 @@ Status check_call(const std::string& call) {
                                       "' is neither a module's name nor a file that ends in .py"};
 }
 
+bool may_be_sound(const CallField& field) {
+  constexpr std::int64_t kMostChannels = 64;
+  if (field.kind != Kind::kArray || field.dtype != DType::kFloat32) return false;
+  if (field.shape.size() == 1) return true;
+  return field.shape.size() == 2 && field.shape[0] >= 1 && field.shape[0] <= kMostChannels;
+}
+
 Result<std::unique_ptr<Op>> make_python(const Params& params) {
   CallSpec call{.call = params.get<std::string>("call"),
                 .args = params.get<std::string>("args"),
@@ -83,6 +90,12 @@ Result<std::unique_ptr<Op>> make_python(const Params& params) {
   }
   for (const auto& [name, said] : params.get<FieldMap>("out")) {
     SPDLD_ASSIGN(CallField field, parse_call_field(name, said.at("type")));
+    if (const auto rate = said.find("sample_rate"); rate != said.end()) {
+      field.sample_rate = std::stoi(rate->second);  // within the bounds of the table
+      if (!may_be_sound(field))
+        return refused("out." + name + ": sample_rate is of sound, which is float32[-1] or, of " +
+                       "two channels, float32[2,-1], and this is " + declared_as(field));
+    }
     call.out.push_back(std::move(field));
   }
   if (call.out.empty()) return refused("out: names at least one field");
@@ -157,7 +170,14 @@ OpInfo python_op() {
                   .keys = {{.name = "type",
                             .type = ParamType::kString,
                             .doc = "dtype and shape, -1 where rows differ: uint8[224,224,3]; or "
-                                   "int64, float64, bool, text, bytes"}}},
+                                   "int64, float64, bool, text, bytes"},
+                           {.name = "sample_rate",
+                            .type = ParamType::kInt,
+                            .doc = "of sound, float32[-1] or float32[2,-1]: its rate in Hz, and "
+                                   "ops on sound go on with it",
+                            .min = 1000,
+                            .max = 768000,
+                            .nullable = true}}},
                  {.name = "args",
                   .type = ParamType::kObject,
                   .doc = "further arguments, by name",

@@ -24,7 +24,16 @@ Status not_array(const std::string& op, const Field& field, const std::string& f
 // "comes back as float32[4], and 'resize' works on …"
 constexpr const char* kPictures =
     "uint8 or uint16 of [height, width, channels] with 1 to 4 channels: declare it so, ";
-constexpr const char* kSounds = "float32 of [samples] or [channels, samples]: declare it so, ";
+constexpr const char* kSounds =
+    "sound, which is declared as {type: 'float32[-1]', sample_rate: 16000}: declare it so, ";
+
+constexpr const char* kLists = "float64 or int64 of [-1], or [-1, 4] of boxes: declare it so, ";
+
+bool is_list(const TensorSpec& tensor) {
+  const std::size_t rank = tensor.shape.size();
+  return (tensor.dtype == DType::kInt64 || tensor.dtype == DType::kFloat64) &&
+         tensor.kind != FieldKind::kBytes && (rank == 1 || (rank == 2 && tensor.shape[1] == 4));
+}
 
 // The decoded fields of `names`, or all, whose chain fits. `wants` and `wants_any` go on after
 // "works on decoded": what a field that does not fit would have to be, and what there is none of.
@@ -200,7 +209,7 @@ Result<std::vector<Field>> FieldTable::take(const std::vector<CallField>& in) {
   return taken;
 }
 
-Status FieldTable::give(const TensorSpec& tensor, std::size_t array) {
+Status FieldTable::give(const TensorSpec& tensor, std::size_t array, int sample_rate) {
   if (find(tensor.name) != nullptr)
     return {Code::kInvalidArgument,
             "'python': out: there is a field '" + tensor.name +
@@ -210,6 +219,7 @@ Status FieldTable::give(const TensorSpec& tensor, std::size_t array) {
                      .index = array,
                      .tensor = tensor,
                      .index_numbers = masks_.contains(tensor.name),
+                     .sample_rate = sample_rate,
                      .ops = {"python"}});
   return {};
 }
@@ -219,7 +229,17 @@ Result<Field*> FieldTable::numbers(const std::string& name, const std::string& o
   if (field == nullptr)
     return error(Code::kInvalidArgument,
                  "'" + op + "': there is no field '" + name + "'; there are " + names());
-  if (field->kind == Field::Kind::kArray) return tl::unexpected<Status>(not_array(op, *field, ""));
+  if (field->kind == Field::Kind::kArray) {
+    if (!is_list(field->tensor)) return tl::unexpected<Status>(not_array(op, *field, kLists));
+    field->type =
+        field->tensor.dtype == DType::kInt64 ? ValueType::kInt64List : ValueType::kFloat64List;
+    array_values_.push_back(
+        {.array = field->index, .value = first_made_value_ + made_values_.size()});
+    field->kind = Field::Kind::kValue;
+    field->index = array_values_.back().value;
+    field->ops.clear();
+    made_values_.push_back(field->type);
+  }
   if (field->kind == Field::Kind::kDecoded)
     return error(Code::kInvalidArgument,
                  "the field '" + name + "' is decoded already by an earlier stage");

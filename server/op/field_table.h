@@ -46,6 +46,7 @@ struct Field {
   std::unique_ptr<FieldChain> chain{};  // of what is decoded; null: another field's makes it
   TensorSpec tensor{};                  // of an array
   bool index_numbers = false;           // of an array: its numbers are those of classes
+  int sample_rate = 0;                  // of an array: it is sound
   std::vector<std::string> ops{};       // that were given it, in order
 };
 
@@ -88,17 +89,24 @@ class FieldTable {
   Result<Field*> make_decoded(const std::string& name, const Field& behind, const std::string& op);
   // The number of the first value that a task makes; those of the source come before.
   std::size_t first_made_value() const { return first_made_value_; }
-  // The types of those that tasks make.
+  // The types of those that tasks make, or that are arrays.
   const std::vector<ValueType>& made_values() const { return made_values_; }
 
   // The fields of these names, which a call is given. They are no fields any more.
   Result<std::vector<Field>> take(const std::vector<CallField>& in);
   // The field of an array that a call gives back. It is a mask where it has the name of one that
   // the call was given.
-  Status give(const TensorSpec& tensor, std::size_t array);
+  Status give(const TensorSpec& tensor, std::size_t array, int sample_rate);
 
-  // The list of numbers that `op` takes, which must be a value that no stage has taken.
+  // The list of numbers that `op` takes, which must be a value that no stage has taken, or an array
+  // that a call gives back, which becomes a value then.
   Result<Field*> numbers(const std::string& name, const std::string& op);
+  // Values that are the numbers of an array.
+  struct ArrayValue {
+    std::size_t array = 0;
+    std::size_t value = 0;
+  };
+  const std::vector<ArrayValue>& array_values() const { return array_values_; }
 
   // The decoded fields that an op names, or all that have geometry if it names none; for pixels,
   // all images.
@@ -125,6 +133,7 @@ class FieldTable {
   std::vector<std::size_t> requested_;
   std::size_t first_made_value_ = 0;
   std::vector<ValueType> made_values_;
+  std::vector<ArrayValue> array_values_;
 };
 
 }  // namespace spdld

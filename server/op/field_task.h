@@ -151,6 +151,8 @@ class FieldTask {
   virtual bool needs_canvas() const { return false; }
   // The array of the plan that it is made of, which a call gives back; none: of what was fetched.
   virtual std::optional<std::size_t> array() const { return std::nullopt; }
+  // The values of the sample that it goes by.
+  virtual std::vector<std::size_t> values() const { return {}; }
   // Whether it sets values of the sample; it decodes nothing else then.
   virtual bool makes_values() const { return false; }
   // How what it makes is moved, in pixels of the canvas.

@@ -21,7 +21,7 @@ enum class ParamType {
   kIntList,
   kFloatList,
   kStringList,
-  kFieldMap,  // names of fields, and what is said of each: texts by ParamInfo::keys
+  kFieldMap,  // names of fields, and what is said of each, as texts: by ParamInfo::keys
   kObject,    // any map, as a text of JSON: a string in ParamValue
 };
 
@@ -46,7 +46,7 @@ struct ParamInfo {
   std::size_t max_items = std::numeric_limits<std::size_t>::max();
   bool scalar_ok = false;
   bool nullable = false;  // `null` is accepted and means: not given
-  // Of a kFieldMap: texts. The first must be given, and may stand alone for the map.
+  // Of a kFieldMap. The first is a text that must be given, and may stand alone for the map.
   std::vector<ParamInfo> keys = {};
 };
 

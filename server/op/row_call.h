@@ -27,6 +27,7 @@ struct CallField {
   DType dtype = DType::kUInt8;           // of an array
   std::vector<std::int64_t> shape = {};  // likewise; -1: of an extent that rows may differ in
   std::uint64_t max_bytes = 0;           // of what a row gives back
+  int sample_rate = 0;                   // of what is sound: in Hz
 
   friend bool operator==(const CallField&, const CallField&) = default;
 };

@@ -48,15 +48,23 @@ Shape shape_of(const ParamInfo& param) {
   return string_shape();
 }
 
-// A text alone is the first of the keys.
+// A text alone is the first of the keys. What is not given and has no default is left out.
 FieldMap field_map(const ParamInfo& param, const Json& value) {
+  const auto text = [](const Json& of) {
+    return of.is_string() ? of.get<std::string>() : of.dump();
+  };
   FieldMap map;
   for (const auto& [field, given] : value.items()) {
     for (const ParamInfo& key : param.keys) {
       const bool first = &key == &param.keys.front();
-      map[field][key.name] = given.is_object() ? given.at(key.name).get<std::string>()
-                             : first           ? given.get<std::string>()
-                                               : std::get<std::string>(*key.default_value);
+      if (given.is_object()) {
+        if (given.contains(key.name) && !given.at(key.name).is_null())
+          map[field][key.name] = text(given.at(key.name));
+      } else if (first) {
+        map[field][key.name] = given.get<std::string>();
+      } else if (key.default_value) {
+        map[field][key.name] = std::get<std::string>(*key.default_value);
+      }
     }
   }
   return map;

@@ -13,6 +13,7 @@
 
 #include "engine/plan/collate.h"
 #include "engine/plan/video_task.h"
+#include "media/audio/audio_task.h"
 #include "op/call_op.h"
 
 namespace spdld::engine {
@@ -104,7 +105,8 @@ class Compiler {
             [](const DecodeVideoOp& op, std::size_t request, const ClipShape& clip) {
               return std::make_unique<VideoChain>(op, request, clip);
             },
-            [this](const Field& array) {
+            [this](const Field& array) -> std::unique_ptr<FieldChain> {
+              if (array.sample_rate > 0) return media::chain_of_samples(array);
               return chain_of_pixels(array, plan_->spec.batch.layout);
             }) {
     plan_->spec = std::move(spec);
@@ -209,7 +211,8 @@ class Compiler {
     call.first_array = plan_->arrays.size();
     for (const CallField& given : spec.out) {
       const TensorSpec tensor = tensor_of_answer(given);
-      SPDLD_TRY(table_.give(tensor, plan_->arrays.size()).with_context(stage.where.text()));
+      SPDLD_TRY(table_.give(tensor, plan_->arrays.size(), given.sample_rate)
+                    .with_context(stage.where.text()));
       plan_->arrays.push_back(tensor);
     }
     call.spec = std::move(spec);
@@ -434,8 +437,16 @@ class Compiler {
   Status find_calls_before() {
     const auto& tasks = plan_->tasks;
     std::vector<std::size_t>& calls = plan_->task_calls;
-    for (const auto& task : tasks)
+    for (const auto& [array, value] : table_.array_values())
+      plan_->array_values.push_back({.array = array, .value = value, .calls = calls_before(array)});
+    for (const auto& task : tasks) {
       calls.push_back(task->array() ? calls_before(*task->array()) : 0);
+      for (const std::size_t value : task->values()) {
+        for (const Plan::ArrayValue& from : plan_->array_values) {
+          if (from.value == value) calls.back() = std::max(calls.back(), from.calls);
+        }
+      }
+    }
     for (bool waits_more = !plan_->calls.empty(); waits_more;) {
       waits_more = false;
       for (std::size_t i = 0; i < tasks.size(); ++i) {

@@ -105,6 +105,13 @@ struct Plan {
   // that lie beside the batch for them: what tasks make for a call, and what calls give back.
   std::vector<PlannedCall> calls;
   std::vector<TensorSpec> arrays;
+  // Made values that are the numbers of an array, which is there once so many calls have come back.
+  struct ArrayValue {
+    std::size_t array = 0;
+    std::size_t value = 0;
+    std::size_t calls = 0;
+  };
+  std::vector<ArrayValue> array_values;
 
   // The fields of a batch in the source's order, those that ops add behind the one they come from.
   std::vector<TensorSpec> tensors;

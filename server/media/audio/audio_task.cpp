@@ -62,8 +62,9 @@ class AudioWorker final : public FieldWorker {
   Result<std::uint64_t> make(const SampleInput& sample, const RowOutput& out,
                              std::uint64_t room_bytes) {
     SPDLD_ASSIGN(const std::uint64_t read, sample.decode([&] {
-      return reader_.read(sample.part(task_.request), sample.clip(task_.request), sound_,
-                          room_bytes);
+      return task_.given ? take(*sample.array(*task_.given), room_bytes)
+                         : reader_.read(sample.part(task_.request), sample.clip(task_.request),
+                                        sound_, room_bytes);
     }));
     if (read > 0) return read;
     const int rate = task_.sample_rate.value_or(sound_.sample_rate);
@@ -87,6 +88,18 @@ class AudioWorker final : public FieldWorker {
           steps_[i]->run(sound_, scratch_, KeyedRng(mix64(sample.key, task_.steps[i].draw_key))));
     }
     if (frees_) scratch_.values = std::vector<float>();
+    return 0;
+  }
+
+  // The samples that a call gave back, as AudioReader::read().
+  Result<std::uint64_t> take(const PackedRow& row, std::uint64_t room_bytes) {
+    if (row.view.empty()) return error(Code::kDataLoss, "came back from 'python' without samples");
+    if (row.view.size() > room_bytes) return row.view.size();
+    const std::size_t count = row.view.size() / sizeof(float);
+    sound_.sample_rate = task_.decoded.sample_rate;
+    sound_.renew(task_.decoded.channels, 0,
+                 static_cast<std::int64_t>(count) / task_.decoded.channels);
+    std::memcpy(sound_.values.data(), row.view.data(), row.view.size());
     return 0;
   }
 
@@ -239,6 +252,16 @@ Status AudioChain::append(const AudioOp& op, const StageKey& key) {
       std::max(task_->largest_known_pair, format_.known_bytes() + made.known_bytes());
   format_ = made;
   return {};
+}
+
+std::unique_ptr<AudioChain> chain_of_samples(const Field& array) {
+  const std::vector<std::int64_t>& shape = array.tensor.shape;
+  auto task = std::make_unique<AudioTask>();
+  task->given = array.index;
+  task->decoded.sample_rate = array.sample_rate;
+  task->decoded.channels = shape.size() == 1 ? 1 : static_cast<int>(shape.front());
+  task->decoded.length = task->decoded.max_length = shape.back();
+  return std::make_unique<AudioChain>(std::move(task));
 }
 
 Result<std::unique_ptr<FieldTask>> AudioChain::finish(const std::string& name) {

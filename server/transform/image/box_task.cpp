@@ -114,6 +114,12 @@ std::unique_ptr<FieldWorker> BoxTask::make_worker() const {
   return std::make_unique<BoxWorker>(*this);
 }
 
+std::vector<std::size_t> BoxTask::values() const {
+  std::vector<std::size_t> values{value};
+  for (const Beside& list : beside) values.push_back(list.value);
+  return values;
+}
+
 Status BoxChain::append(const GeometryOp& op, const StageKey& key) {
   task_->geometry.push_back({&op, key.draw_key});
   return {};

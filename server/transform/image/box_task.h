@@ -38,6 +38,7 @@ class BoxTask final : public FieldTask {
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
   std::unique_ptr<FieldWorker> make_worker() const override;
   bool needs_canvas() const override { return true; }
+  std::vector<std::size_t> values() const override;
   std::span<const GeometryStep> steps() const override { return geometry; }
   // Of the boxes, then of each beside them.
   void add_tensor(TensorSpec tensor) { tensors_.push_back(std::move(tensor)); }

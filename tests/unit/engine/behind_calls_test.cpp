@@ -16,11 +16,13 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/rng.h"
 #include "engine/executor.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/pipelines.h"
 #include "tests/unit/engine/fake_caller.h"
 #include "tests/unit/engine/slot_reader.h"
+#include "tests/unit/media/audio/wav_maker.h"
 #include "tests/unit/media/format/png_maker.h"
 
 // Ops on what a function of the user's has given back.
@@ -113,8 +115,8 @@ class BehindCallsTest : public ::testing::TestWithParam<unsigned> {
 
   Made make(const std::string& stages, RowCallers callers = {},
             std::uint64_t row_memory = std::uint64_t{1} << 30) {
-    auto plan = testing::compile("  - fetch\n" + stages, "batch: {size: 10, max_bytes: 1MiB}\n",
-                                 boxed_fields());
+    auto plan =
+        testing::compile("  - fetch\n" + stages, "batch: {size: 10, max_bytes: 1MiB}\n", fields_);
     EXPECT_TRUE(plan) << plan.error().message();
     if (!plan) return {.status = plan.error()};
     Made made{.plan = *plan,
@@ -144,6 +146,7 @@ class BehindCallsTest : public ::testing::TestWithParam<unsigned> {
 
   SystemClock clock_;
   std::vector<std::unique_ptr<FakeCaller>> callers_;
+  std::vector<source::SourceField> fields_ = boxed_fields();
   std::shared_ptr<FakeSource> source_ = std::make_shared<BoxedImages>();
   Executor executor_{ExecutorOptions{.threads = 2, .decode_memory_bytes = std::uint64_t{32} << 20}};
 };
@@ -200,6 +203,46 @@ TEST_P(BehindCallsTest, BoxesAreMovedWithTheImage) {
               wanted);
   expect_same(make("  - decode_image\n" + python_of(kAnySize) + boxes + ops, {caller(unchanged)}),
               wanted);
+  const auto in_order_of_names = caller([](CallRow& row) -> Status {
+    std::swap(row.arguments[0], row.arguments[1]);
+    SPDLD_TRY(unchanged(row));
+    row.answers[0].shape = {2, 4};
+    return {};
+  });
+  expect_same(make("  - decode_image\n"
+                   "  - python: {call: 'm:f', in: [image, boxes], out: {image: 'uint8[-1,-1,3]', "
+                   "boxes: 'float64[-1,4]'}}\n" +
+                       boxes + ops,
+                   {in_order_of_names}),
+              wanted);
+}
+
+// Each of another length, of two channels.
+std::vector<std::string> sounds() {
+  std::vector<std::string> sounds;
+  for (std::uint64_t i = 0; i < kBoxedItems; ++i) {
+    media::test::WavRecipe recipe{.channels = 2, .rate = 16000, .frame_bytes = 4};
+    recipe.data.clear();
+    for (std::uint64_t frame = 0; frame < 2 * (900 + 31 * i); ++frame)
+      recipe.data += media::test::little(mix64(i, frame) & 0x3FFF, 2);
+    const auto wav = media::test::make_wav(recipe);
+    sounds.emplace_back(reinterpret_cast<const char*>(wav.data()), wav.size());
+  }
+  return sounds;
+}
+
+TEST_P(BehindCallsTest, OpsMakeOfSamplesWhatTheyMakeOfDecodedOnes) {
+  source_ = std::make_shared<FakeSource>(sounds());
+  fields_ = {{.name = "audio"}};
+  const std::string decode = "  - decode_audio: {sample_rate: 16000, channels: 2}\n";
+  const std::string call =
+      "  - python: {call: 'm:f', in: [audio], out: {audio: {type: 'float32[2,-1]', sample_rate: "
+      "16000}}}\n";
+  for (const char* const ops :
+       {"  - gain: {gain_db: [-6, 6]}\n  - resample: {sample_rate: 8000}\n  - pad_or_trim: "
+        "{samples: 700}\n",
+        "  - pad_or_trim: {samples: 1600}\n  - mel_spectrogram: {n_fft: 400, n_mels: 20}\n"})
+    expect_same(make(decode + call + ops, {caller(unchanged)}), make(decode + ops));
 }
 
 TEST_P(BehindCallsTest, ARowThatIsRejectedIsMadeOfItsSubstitute) {

@@ -185,6 +185,23 @@ TEST(CallPlan, RefusesOpsOnArraysOfAnotherForm) {
             std::string::npos);
 }
 
+TEST(CallPlan, RefusesOpsOnSamplesWithoutARate) {
+  const auto why = [](const std::string& declared) {
+    return refusal("  - python: {call: 'm:f', in: [image], out: {audio: " + declared +
+                   "}}\n  - resample: {sample_rate: 8000}\n");
+  };
+  EXPECT_EQ(why("'float32[-1]'"),
+            "test.yaml:7:5: the field 'audio' comes back from 'python' as float32[-1], and "
+            "'resample' works on sound, which is declared as {type: 'float32[-1]', sample_rate: "
+            "16000}: declare it so, put it before that, or do the same in the function");
+  EXPECT_EQ(why("{type: 'float32[-1,2]', sample_rate: 16000}"),
+            "test.yaml:6:5: stages[1].python: out.audio: sample_rate is of sound, which is "
+            "float32[-1] or, of "
+            "two channels, float32[2,-1], and this is float32[-1,2]");
+  EXPECT_NE(why("{type: 'float32[-1]', sample_rate: 10}").find("1000 to 768000"), std::string::npos)
+      << why("{type: 'float32[-1]', sample_rate: 10}");
+}
+
 TEST(CallPlan, RefusesAMaskThatWasMovedWithTheImageThatAFunctionWasGiven) {
   const std::string why = [] {
     const auto plan = compile_call(
