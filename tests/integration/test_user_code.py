@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import runners
 import spdld
 from daemon import build_dir
 from integration.users import ANN, BOB, Place, load
+from PIL import Image
 
 ITEMS, BATCH = 24, 4
 IMAGE = {"image": "uint8[8,8,3]"}
@@ -64,20 +65,30 @@ def daemon(make_daemon: Callable[..., Any]) -> Iterator[Any]:
 
 @pytest.fixture
 def write(tmp_path: pathlib.Path, make_dataset: Callable[..., Any]) -> Write:
-    """write(code, name=…, **stage): a pipeline file, which calls `f` of a file beside it."""
+    """write(code, name=…, **stage): a pipeline file, which calls `f` of a file beside it.
 
-    def make(code: str, name: str = "images", **stage: Any) -> pathlib.Path:
+    Stages stand `before` and `after` that; without code they are all.
+    """
+
+    def make(
+        code: str,
+        name: str = "images",
+        before: Sequence[Any] = ("decode_image", {"resize": {"size": [8, 8]}}),
+        after: Sequence[Any] = (),
+        **stage: Any,
+    ) -> pathlib.Path:
         aug = tmp_path / f"aug_{name}.py"
         aug.write_text(textwrap.dedent(code))
         aug.chmod(0o644)
-        data = make_dataset(count=ITEMS, size=(16, 16))
+        data = make_dataset(count=ITEMS, size=(16, 16), texture=bool(after))
         call = {"call": f"{aug.name}:f", "in": ["image"], "out": IMAGE, "concurrency": 2} | stage
+        calls = [{"python": call}] if code else []
         spec = {
             "pipeline": name,
             "seed": 7,
             "source": {"files": {"root": str(data.root), "pattern": "**/*.jpg"}},
             "shuffle": "global",
-            "stages": ["fetch", "decode_image", {"resize": {"size": [8, 8]}}, {"python": call}],
+            "stages": ["fetch", *before, *calls, *after],
             "batch": {"size": BATCH, "last": "keep"},
         }
         path = tmp_path / f"{name}.yaml"
@@ -343,6 +354,69 @@ def test_spdlctl_starts_what_it_needs_to_try_a_pipeline(
     other = write(INVERT, "third")
     refused = daemon.ctl("apply", "-f", other, "--python", tmp_path / "no-such", check=False)
     assert "it needs the package spdld" in refused.stderr
+
+
+OPS = (
+    {"random_resized_crop": {"size": 8}},
+    "random_horizontal_flip",
+    {"normalize": {"mean": [0.4, 0.5, 0.6], "std": [0.2, 0.2, 0.3]}},
+)
+ANY_SIZE = {"image": "uint8[-1,-1,3]"}
+
+
+def test_ops_behind_a_function_do_as_they_do_without_it(
+    load_here: Load, write: Write, daemon: Any
+) -> None:
+    wanted = epoch(load_here(write("", "plain", before=["decode_image"], after=OPS)))
+    loader = load_here(write(SAME, before=["decode_image"], after=OPS, out=ANY_SIZE), job="run")
+    assert epoch(loader) == wanted
+    assert next(iter(loader))["image"].shape == (BATCH, 3, 8, 8)
+    stages = {stage["stage"]: stage for stage in daemon.ctl_json("get", "stages", "--job", "run")}
+    [made] = [stage for name, stage in stages.items() if name.startswith("decode_image + random_")]
+    assert made["failures"] == 0
+    told = daemon.ctl("explain", "-f", write(SAME, before=["decode_image"], after=OPS)).stdout
+    assert "    image    random_resized_crop + random_horizontal_flip + normalize\n" in told
+
+
+def test_ops_take_pixels_that_a_function_has_decoded(
+    load_here: Load, write: Write, make_dataset: Callable[..., Any]
+) -> None:
+    root = make_dataset(count=ITEMS, size=(16, 16), texture=True).root
+    decoder = """
+        import io
+        import numpy as np
+        from PIL import Image
+
+        def f(image):
+            return np.array(Image.open(io.BytesIO(image)).convert("RGB"))
+    """
+    file = write(decoder, before=[], after=[{"center_crop": {"size": 8}}], out=ANY_SIZE)
+    with load_here(file) as loader:
+        got = {
+            int(item): (image, uri)
+            for batch in loader
+            for item, image, uri in zip(
+                batch.indices, np.array(batch["image"]), batch.uris, strict=True
+            )
+        }
+    assert len(got) == ITEMS
+    for image, uri in got.values():
+        with Image.open(root / uri) as decoded:
+            pixels = np.array(decoded.convert("RGB"))[4:12, 4:12]
+        assert np.array_equal(image, pixels.transpose(2, 0, 1))
+
+
+def test_an_op_on_an_array_of_another_form_is_refused_where_it_stands(
+    write: Write, daemon: Any
+) -> None:
+    file = write(SAME, after=[{"resize": {"size": [4, 4]}}], out={"image": "float32[8,8,3]"})
+    told = daemon.ctl("apply", "-f", file, check=False)
+    assert told.returncode != 0
+    assert f"{file.name}:5:" in told.stderr
+    assert (
+        "the field 'image' comes back from 'python' as float32[8, 8, 3], and 'resize' works on "
+        "uint8 or uint16 of [height, width, channels]"
+    ) in told.stderr
 
 
 def test_a_swap_warms_the_new_version_first_and_keeps_the_old_if_that_fails(
