@@ -250,7 +250,8 @@ struct Daemon::Parts {
                        .memory = std::make_shared<ListingMemory>(
                            bytes_of(config.limits.listing_memory), trusted_users(config.access)),
                        .prober = &prober,
-                       .reaper = &reaper}},
+                       .reaper = &reaper,
+                       .code = user_code()}},
             engine::builtin_ops(seek_indexes), io, caches),
         budget(bytes_of(config.arena.budget), {}, user_share(config)),
         arenas(
@@ -258,23 +259,20 @@ struct Daemon::Parts {
             {.bytes = budget.limit_bytes() / 4, .age = std::chrono::seconds(config.arena.idle_s)},
             clock),
         devices(delivery::find_devices(config.cuda.budget_bytes)),
-        sessions(
-            {.catalogue = catalogue,
-             .executor = executor,
-             .arenas = arenas,
-             .budget = budget,
-             .devices = *devices,
-             .store = *store,
-             .clock = clock,
-             .arena_kind = arena_kind(config.arena.kind),
-             .retain = std::chrono::seconds(config.job.retain_s),
-             .jobs_per_user = static_cast<std::size_t>(config.limits.jobs),
-             .address = config.runtime_dir,
-             .launched = options.launched,
-             .code = {.open = [this](uid_t user,
-                                     const CallSpec& call) { return runners->open(user, call); },
-                      .trusts_root = config.access.trust_root},
-             .files_pending = [this] { return files.pending(); }}),
+        sessions({.catalogue = catalogue,
+                  .executor = executor,
+                  .arenas = arenas,
+                  .budget = budget,
+                  .devices = *devices,
+                  .store = *store,
+                  .clock = clock,
+                  .arena_kind = arena_kind(config.arena.kind),
+                  .retain = std::chrono::seconds(config.job.retain_s),
+                  .jobs_per_user = static_cast<std::size_t>(config.limits.jobs),
+                  .address = config.runtime_dir,
+                  .launched = options.launched,
+                  .code = user_code(),
+                  .files_pending = [this] { return files.pending(); }}),
         service(
             sessions,
             {.version = options.version,
@@ -286,6 +284,10 @@ struct Daemon::Parts {
         files([this](const std::string& file) { service.reload({file}); },
               [this] { return files_stall(); }, [this] { sessions.pipelines().look_again(); }) {}
 
+  pipeline::UserCode user_code() {
+    return {.open = [this](uid_t user, const CallSpec& call) { return runners->open(user, call); },
+            .trusts_root = config.access.trust_root};
+  }
   // Whether the data of the file that was begun last do not answer.
   bool files_stall() {
     return catalogue.listings().stalled_for(source::Access::trusted().uid, kFilePatience);

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
+import signal
 
 
 def of(address: str) -> dict[int, int]:
@@ -16,3 +18,14 @@ def of(address: str) -> dict[int, int]:
             if any(b"spdld.runner" in word for word in command) and address.encode() in command:
                 found[int(entry.name)] = int((entry / "stat").read_text().rsplit(")")[1].split()[1])
     return found
+
+
+def supervisors(address: str) -> list[int]:
+    found = of(address)
+    return [pid for pid, parent in found.items() if parent not in found]
+
+
+def kill_supervisors(address: str) -> None:
+    for pid in supervisors(address):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

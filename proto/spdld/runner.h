@@ -35,13 +35,15 @@
 namespace spdld::runner {
 
 inline constexpr std::uint32_t kRunnerMagic = 0x4e525053;  // "SPRN"
-inline constexpr std::uint32_t kRunnerVersion = 2;
+inline constexpr std::uint32_t kRunnerVersion = 3;
 inline constexpr std::uint32_t kMaxRunnerFrameBytes = 32768;
 inline constexpr std::uint32_t kCells = 2;  // calls that a child may have at once
 inline constexpr std::uint32_t kMaxCallRows = 64;
 inline constexpr std::uint64_t kDataAlignment = 64;
 inline constexpr std::uint32_t kKeyBytes = 32;  // of a pool: hexadecimal digits
 inline constexpr int kMaxCallRank = 8;          // dimensions of an array
+// RowEntry::item of a row that asks a dataset what it is, and for no item.
+inline constexpr std::uint64_t kDescribe = ~std::uint64_t{0};
 
 enum class RunnerFrameType : std::uint32_t {
   // supervisor or child -> daemon
@@ -213,6 +215,7 @@ enum class AnswerKind : std::uint32_t {
   kBadSample = 4,    // likewise
   kUnavailable = 5,  // likewise
   kNoRoom = 6,       // the row was not called, or its answer of `text_bytes` bytes has no room
+  kDescription = 7,  // of a dataset: `text` is it (source/python_source.h)
 };
 
 struct AnswerEntry {

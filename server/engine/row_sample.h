@@ -23,14 +23,18 @@ class RowSample final : public SampleInput {
 
   const Row& row() const { return row_; }
   // Whether the row has no such part, which it need not have.
-  bool is_absent(std::size_t i) const { return row_.bytes.parts.is_absent(i); }
+  bool is_absent(std::size_t i) const {
+    return i < kFirstArray ? row_.bytes.parts.is_absent(i) : row_.calls->is_absent(i - kFirstArray);
+  }
 
   const PackedRow* array(std::size_t i) const override { return &row_.calls->made(i); }
 
   std::span<const std::byte> part(std::size_t i) const override {
-    return fetch_.part(row_.bytes, i);
+    return i < kFirstArray ? fetch_.part(row_.bytes, i) : row_.calls->made(i - kFirstArray).view;
   }
-  const MediaClip* clip(std::size_t i) const override { return fetch_.clip(row_.bytes, i); }
+  const MediaClip* clip(std::size_t i) const override {
+    return i < kFirstArray ? fetch_.clip(row_.bytes, i) : nullptr;
+  }
   Value value(std::size_t i) const override {
     const std::size_t first = plan_.first_made_value;
     return i < first ? source_.value(row_.item, i) : made_[i - first];

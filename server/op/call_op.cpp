@@ -77,39 +77,104 @@ bool may_be_sound(const CallField& field) {
   return field.shape.size() == 2 && field.shape[0] >= 1 && field.shape[0] <= kMostChannels;
 }
 
-Result<std::unique_ptr<Op>> make_python(const Params& params) {
+// Of the fields that `key` declares.
+Result<std::vector<CallField>> declared_fields(const Params& params, const char* key) {
+  std::vector<CallField> fields;
+  for (const auto& [name, said] : params.get<FieldMap>(key)) {
+    const std::string place = std::string(key) + "." + name;
+    SPDLD_ASSIGN(CallField field, parse_call_field(place, name, said.at("type")));
+    if (const auto rate = said.find("sample_rate"); rate != said.end()) {
+      field.sample_rate = std::stoi(rate->second);  // within the bounds of the table
+      if (!may_be_sound(field))
+        return refused(place +
+                       ": sample_rate is of sound, which is float32[-1] or, of two channels, "
+                       "float32[2,-1], and this is " +
+                       declared_as(field));
+    }
+    fields.push_back(std::move(field));
+  }
+  if (fields.empty()) return refused(std::string(key) + ": names at least one field");
+  return fields;
+}
+
+// Of the parameters that functions and datasets have both.
+Result<CallSpec> read_call(const Params& params, const char* fields) {
   CallSpec call{.call = params.get<std::string>("call"),
                 .args = params.get<std::string>("args"),
                 .version = params.get<std::int64_t>("version")};
   SPDLD_TRY(check_call(call.call));
+  SPDLD_ASSIGN(call.out, declared_fields(params, fields));
+  SPDLD_ASSIGN(call.timeout, parse_timeout(params.get<std::string>("timeout")));
+  call.spawn = params.get<std::string>("start") == "spawn";
+  return call;
+}
+
+Result<std::unique_ptr<Op>> make_python(const Params& params) {
+  SPDLD_ASSIGN(CallSpec call, read_call(params, "out"));
   for (const std::string& name : params.get<std::vector<std::string>>("in")) {
     const bool twice = std::any_of(call.in.begin(), call.in.end(),
                                    [&](const CallField& field) { return field.name == name; });
     if (twice) return refused("in: '" + name + "' stands twice");
     call.in.push_back({.name = name});
   }
-  for (const auto& [name, said] : params.get<FieldMap>("out")) {
-    SPDLD_ASSIGN(CallField field, parse_call_field(name, said.at("type")));
-    if (const auto rate = said.find("sample_rate"); rate != said.end()) {
-      field.sample_rate = std::stoi(rate->second);  // within the bounds of the table
-      if (!may_be_sound(field))
-        return refused("out." + name + ": sample_rate is of sound, which is float32[-1] or, of " +
-                       "two channels, float32[2,-1], and this is " + declared_as(field));
-    }
-    call.out.push_back(std::move(field));
-  }
-  if (call.out.empty()) return refused("out: names at least one field");
-  SPDLD_ASSIGN(call.timeout, parse_timeout(params.get<std::string>("timeout")));
-  call.spawn = params.get<std::string>("start") == "spawn";
   return std::make_unique<CallOp>(std::move(call),
                                   params.get<std::string>("rejected") == "replace");
 }
 
+ParamInfo fields_param(std::string name, std::string doc) {
+  return {.name = std::move(name),
+          .type = ParamType::kFieldMap,
+          .doc = std::move(doc),
+          .keys = {{.name = "type",
+                    .type = ParamType::kString,
+                    .doc = "dtype and shape, -1 where rows differ: uint8[224,224,3]; or "
+                           "int64, float64, bool, text, bytes"},
+                   {.name = "sample_rate",
+                    .type = ParamType::kInt,
+                    .doc = "of sound, float32[-1] or float32[2,-1]: its rate in Hz, and "
+                           "ops on sound go on with it",
+                    .min = 1000,
+                    .max = 768000,
+                    .nullable = true}},
+          .ordered = true};
+}
+
+// Those that functions and datasets have both, but for `call` and the fields.
+std::vector<ParamInfo> common_params(std::string args_doc, std::string rejected_doc) {
+  return {{.name = "args",
+           .type = ParamType::kObject,
+           .doc = std::move(args_doc),
+           .default_value = std::string("{}")},
+          {.name = "version",
+           .type = ParamType::kInt,
+           .doc = "of the code: another one makes other rows",
+           .default_value = std::int64_t{1},
+           .min = 0,
+           .max = 1e15},
+          {.name = "timeout",
+           .type = ParamType::kString,
+           .doc = "a row that takes longer is the fault of its item, and its process is "
+                  "ended: 500ms, 60s, 5min",
+           .default_value = std::string("60s")},
+          {.name = "rejected",
+           .type = ParamType::kString,
+           .doc = std::move(rejected_doc),
+           .default_value = std::string("replace"),
+           .choices = {"replace", "invalid"}},
+          {.name = "start",
+           .type = ParamType::kString,
+           .doc = "fork: one process imports the module, and the others are made of it; "
+                  "spawn: each imports it",
+           .default_value = std::string("fork"),
+           .choices = {"fork", "spawn"}}};
+}
+
 }  // namespace
 
-Result<CallField> parse_call_field(const std::string& name, const std::string& declared) {
+Result<CallField> parse_call_field(const std::string& place, const std::string& name,
+                                   const std::string& declared) {
   CallField field{.name = name};
-  const std::string wanted = "out." + name + ": expected a type such as uint8[224,224,3], " +
+  const std::string wanted = place + ": expected a type such as uint8[224,224,3], " +
                              "float32[-1,4], int64, float64, bool, text or bytes, got '" +
                              declared + "'";
   const std::string_view text = trimmed(declared);
@@ -150,7 +215,7 @@ std::string declared_as(const CallField& field) {
 }
 
 OpInfo python_op() {
-  return {
+  OpInfo op{
       .name = "python",
       .doc =
           "Calls a function of your own on each row, in processes of yours; `concurrency` "
@@ -164,50 +229,50 @@ OpInfo python_op() {
                   .doc = "the fields that it is given, as arguments of these names",
                   .min_items = 1,
                   .max_items = 64},
-                 {.name = "out",
-                  .type = ParamType::kFieldMap,
-                  .doc = "the fields that it gives back",
-                  .keys = {{.name = "type",
-                            .type = ParamType::kString,
-                            .doc = "dtype and shape, -1 where rows differ: uint8[224,224,3]; or "
-                                   "int64, float64, bool, text, bytes"},
-                           {.name = "sample_rate",
-                            .type = ParamType::kInt,
-                            .doc = "of sound, float32[-1] or float32[2,-1]: its rate in Hz, and "
-                                   "ops on sound go on with it",
-                            .min = 1000,
-                            .max = 768000,
-                            .nullable = true}}},
-                 {.name = "args",
-                  .type = ParamType::kObject,
-                  .doc = "further arguments, by name",
-                  .default_value = std::string("{}")},
-                 {.name = "version",
-                  .type = ParamType::kInt,
-                  .doc = "of the function's code: another one makes other rows",
-                  .default_value = std::int64_t{1},
-                  .min = 0,
-                  .max = 1e15},
-                 {.name = "timeout",
-                  .type = ParamType::kString,
-                  .doc = "a row that takes longer is the fault of its item, and its process is "
-                         "ended: 500ms, 60s, 5min",
-                  .default_value = std::string("60s")},
-                 {.name = "rejected",
-                  .type = ParamType::kString,
-                  .doc =
-                      "what becomes of rows for which it gives None: replace, another item takes "
-                      "the place, always the same, and the row is valid; invalid, the row stays, "
-                      "with zeros or nothing in these fields, and is not valid",
-                  .default_value = std::string("replace"),
-                  .choices = {"replace", "invalid"}},
-                 {.name = "start",
-                  .type = ParamType::kString,
-                  .doc = "fork: one process imports the module, and the others are made of it; "
-                         "spawn: each imports it",
-                  .default_value = std::string("fork"),
-                  .choices = {"fork", "spawn"}}},
+                 fields_param("out", "the fields that it gives back")},
       .make = make_python};
+  for (ParamInfo& param :
+       common_params("further arguments, by name",
+                     "what becomes of rows for which it gives None: replace, another item takes "
+                     "the place, always the same, and the row is valid; invalid, the row stays, "
+                     "with zeros or nothing in these fields, and is not valid"))
+    op.params.push_back(std::move(param));
+  return op;
+}
+
+std::vector<ParamInfo> dataset_params() {
+  std::vector<ParamInfo> params{
+      {.name = "call",
+       .type = ParamType::kString,
+       .doc =
+           "what makes the dataset, or is it: MODULE:NAME, or FILE.py:NAME of a file beside this "
+           "one"},
+      fields_param("fields", "the fields that its items have, in the order of their tuples")};
+  for (ParamInfo& param :
+       common_params("its arguments, by name",
+                     "what becomes of items that are None: replace, another item takes the place, "
+                     "always the same, and the row is valid; invalid, the row stays, with zeros or "
+                     "nothing in these fields, and is not valid"))
+    params.push_back(std::move(param));
+  params.push_back({.name = "concurrency",
+                    .type = ParamType::kInt,
+                    .doc = "processes; not given: as many as the rank that starts them may use "
+                           "cores",
+                    .min = 1,
+                    .max = 1024,
+                    .nullable = true});
+  return params;
+}
+
+Result<DatasetSpec> read_dataset(const Params& params) {
+  SPDLD_ASSIGN(CallSpec call, read_call(params, "fields"));
+  call.is_dataset = true;
+  for (CallField& field : call.out) field.max_bytes = kMostArrayBytes;
+  call.in = {{.name = "index", .kind = Kind::kInt64}, {.name = "items", .kind = Kind::kInt64}};
+  if (params.has("concurrency"))
+    call.concurrency = static_cast<int>(params.get<std::int64_t>("concurrency"));
+  return DatasetSpec{.call = std::move(call),
+                     .replaces_rejected = params.get<std::string>("rejected") == "replace"};
 }
 
 }  // namespace spdld

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "op/op.h"
@@ -34,8 +36,13 @@ class CallOp final : public Op {
 // The stage `python`.
 OpInfo python_op();
 
-// A field as a stage declares it: "uint8[224,224,3]", "float32[-1,4]", "int64", "text".
-Result<CallField> parse_call_field(const std::string& name, const std::string& declared);
+// What the source `python` may say, and what it has said.
+std::vector<ParamInfo> dataset_params();
+Result<DatasetSpec> read_dataset(const Params& params);
+
+// A field as it is declared at `place`: "uint8[224,224,3]", "float32[-1,4]", "int64", "text".
+Result<CallField> parse_call_field(const std::string& place, const std::string& name,
+                                   const std::string& declared);
 // The same again.
 std::string declared_as(const CallField& field);
 

@@ -139,7 +139,10 @@ Result<Field*> FieldTable::encoded(const std::string& name, const std::string& o
     return error(Code::kInvalidArgument, "'" + op + "' decodes the field '" + name +
                                              "', and the source gives " + names() + ": write '" +
                                              op + ": {field: NAME}'");
-  if (field->kind == Field::Kind::kArray) return tl::unexpected<Status>(not_array(op, *field, ""));
+  const bool is_record = op == "decode_json" || op == "decode_video";
+  const bool is_bytes = field->tensor.kind == FieldKind::kBytes && !field->tensor.text;
+  if (field->kind == Field::Kind::kArray && (!is_bytes || is_record))
+    return tl::unexpected<Status>(not_array(op, *field, is_record ? "" : "bytes: declare it so, "));
   if (field->kind == Field::Kind::kDecoded)
     return error(Code::kInvalidArgument,
                  "the field '" + name + "' is decoded already by an earlier stage");
@@ -158,6 +161,10 @@ Result<Field*> FieldTable::encoded(const std::string& name, const std::string& o
 }
 
 std::size_t FieldTable::request(Field& part) {
+  if (part.kind == Field::Kind::kArray) {
+    part.request = SampleInput::kFirstArray + part.index;
+    return *part.request;
+  }
   SPDLD_CHECK(part.kind == Field::Kind::kPart);
   const auto found = std::find(requested_.begin(), requested_.end(), part.index);
   part.request = static_cast<std::size_t>(found - requested_.begin());

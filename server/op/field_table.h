@@ -41,7 +41,7 @@ struct Field {
   bool optional = false;                     // rows need not have it
   // Of a value of the listing that is optional: the value that tells which rows have it.
   std::optional<std::size_t> presence{};
-  // The number under which the bytes are requested that it is made of.
+  // The number under which the bytes are requested that it is made of (SampleInput::part).
   std::optional<std::size_t> request{};
   std::unique_ptr<FieldChain> chain{};  // of what is decoded; null: another field's makes it
   TensorSpec tensor{};                  // of an array
@@ -74,8 +74,8 @@ class FieldTable {
   const MakeImageChain& make_image_chain() const { return make_image_; }
   const MakeVideoChain& make_video_chain() const { return make_video_; }
 
-  // The field that `op` is to decode, which must be a part that no stage has decoded; and the
-  // number under which its bytes are requested.
+  // The field that `op` is to decode, which must be a part that no stage has decoded, or bytes that
+  // a call gives back; and the number under which its bytes are requested.
   Result<Field*> encoded(const std::string& name, const std::string& op);
   std::size_t request(Field& part);
   // The source's parts that are requested, in the order of the requests.

@@ -35,8 +35,10 @@ struct GeometryStep {
 class SampleInput {
  public:
   virtual ~SampleInput() = default;
-  // The bytes of the plan's request `i`; the value `i`: what the listing knows of the item, or what
-  // a task has set.
+  // Parts from here on are bytes that a call has given back: of the array `i - kFirstArray`.
+  static constexpr std::size_t kFirstArray = std::size_t{1} << 32;
+  // The bytes of the plan's request `i`, or of an array; the value `i`: what the listing knows of
+  // the item, or what a task has set.
   virtual std::span<const std::byte> part(std::size_t i) const = 0;
   // Which clip of a media file these bytes are of; null: they are the whole part.
   virtual const MediaClip* clip(std::size_t) const { return nullptr; }

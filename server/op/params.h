@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -25,7 +26,7 @@ enum class ParamType {
   kObject,    // any map, as a text of JSON: a string in ParamValue
 };
 
-using FieldMap = std::map<std::string, std::map<std::string, std::string>>;
+using FieldMap = std::vector<std::pair<std::string, std::map<std::string, std::string>>>;
 using ParamValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                                 std::vector<double>, std::vector<std::string>, FieldMap>;
 
@@ -48,6 +49,7 @@ struct ParamInfo {
   bool nullable = false;  // `null` is accepted and means: not given
   // Of a kFieldMap. The first is a text that must be given, and may stand alone for the map.
   std::vector<ParamInfo> keys = {};
+  bool ordered = false;  // likewise: the fields stay in the order of the text, which counts
 };
 
 // Checked values by name, defaults filled in; a nullable parameter that was not given is absent.

@@ -19,6 +19,9 @@
 // delivery/runners/ carries them to the processes of the user, and neither knows the other.
 namespace spdld {
 
+// What a row of an array that a function is given or gives back may take at most.
+inline constexpr std::uint64_t kMostArrayBytes = std::uint64_t{256} << 20;
+
 // A field that a function is given, or gives back.
 struct CallField {
   enum class Kind : std::uint8_t { kArray = 1, kBytes, kText, kInt64, kFloat64, kBool };
@@ -34,7 +37,10 @@ struct CallField {
 
 // A function, and what it is called with. Two that are equal do the same.
 struct CallSpec {
-  std::string call;         // "mypkg.aug:cutout", or "aug.py:cutout" with the file's absolute path
+  std::string call;  // "mypkg.aug:cutout", or "aug.py:cutout" with the file's absolute path
+  // `call` makes a dataset, or is one: its items are asked for, by their index and by how many
+  // there are to be; the two are `in`.
+  bool is_dataset = false;
   std::string args = "{}";  // keyword arguments, as a JSON object
   std::int64_t version = 1;
   std::vector<CallField> in = {};
@@ -45,6 +51,14 @@ struct CallSpec {
   bool spawn = false;         // each process imports anew, instead of being forked after the import
 
   friend bool operator==(const CallSpec&, const CallSpec&) = default;
+};
+
+// A dataset of the user's own that is a source, and what its items have: CallSpec::out.
+struct DatasetSpec {
+  CallSpec call;
+  bool replaces_rejected = true;  // another item takes the place of one that is None
+
+  friend bool operator==(const DatasetSpec&, const DatasetSpec&) = default;
 };
 
 // One argument of a row: of a number, its eight bytes (a bool's one), of all else its bytes.
@@ -63,10 +77,12 @@ struct CallRow {
   std::uint64_t item = 0;
   const std::atomic<bool>* dropped = nullptr;  // nobody wants it any more; null: it never is
   std::vector<CallArgument> arguments;         // one for each CallSpec::in
+  bool describes = false;                      // asks a dataset what it is, and for no item
 
   // The answer.
   bool rejected = false;           // the function gave None: no answers
   std::vector<PackedRow> answers;  // one for each CallSpec::out, of the declared dtype and shape
+  std::string description;         // of a dataset, as source/python_source.h reads it
 };
 
 // Told when a row has come back. Called from the caller's thread, once for each call(); must not

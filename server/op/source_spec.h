@@ -6,6 +6,7 @@
 
 #include "op/clips_spec.h"
 #include "op/order_spec.h"
+#include "op/row_call.h"
 #include "op/select_spec.h"
 #include "op/table_spec.h"
 #include "op/webdataset_spec.h"
@@ -14,7 +15,7 @@ namespace spdld {
 
 // Where a pipeline's items come from, and which of them it has.
 struct SourceSpec {
-  std::variant<FilesSpec, TableSpec, CocoSpec, WebdatasetSpec> items;
+  std::variant<FilesSpec, TableSpec, CocoSpec, WebdatasetSpec, DatasetSpec> items;
   std::optional<SelectSpec> select = {};
   // Of the files that are selected; none: items are whole files.
   std::optional<ClipsSpec> clips = {};

@@ -28,7 +28,8 @@ ListingProgress while_it_answers() {
     std::string what;
     std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
   };
-  return [seen = std::make_shared<Seen>()](std::uint64_t items, const std::string& what) {
+  return [seen = std::make_shared<Seen>()](std::uint64_t items, const std::string& what,
+                                           const std::vector<std::string>&) {
     const auto now = std::chrono::steady_clock::now();
     if (items != seen->items || what != seen->what) *seen = {items, what, now};
     return now - seen->at < kStorageAnswers;

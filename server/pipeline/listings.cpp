@@ -183,8 +183,12 @@ void Listings::run(const ListingPtr& listing) {
   ::pthread_setname_np(::pthread_self(), "spdld-list");
   ListingOutcome outcome = error(Code::kInternal, "the listing failed");
   try {
-    outcome = listing->work([this, &listing](std::uint64_t items, const std::string& what) {
-      return note(*listing, items, what);
+    outcome = listing->work([this, &listing](std::uint64_t items, const std::string& what,
+                                             const std::vector<std::string>& pools) {
+      return note(*listing, {.items = items,
+                             .what = what,
+                             .pools = pools,
+                             .state = ListingAsker::Doing::State::kRuns});
     });
   } catch (const std::exception& thrown) {  // no memory, say
     outcome = error(Code::kInternal, std::string("the listing failed: ") + thrown.what());
@@ -207,10 +211,10 @@ void Listings::run(const ListingPtr& listing) {
   ended_.notify_all();
 }
 
-bool Listings::note(Listing& listing, std::uint64_t items, const std::string& what) {
+bool Listings::note(Listing& listing, ListingAsker::Doing doing) {
   MutexLock lock(mutex_);
-  if (listing.doing.items != items || listing.doing.what != what) {
-    listing.doing = {.items = items, .what = what, .state = ListingAsker::Doing::State::kRuns};
+  if (listing.doing != doing) {
+    listing.doing = std::move(doing);
     listing.moved_at = Steady::now();
     listing.show();
   }
@@ -300,7 +304,7 @@ bool ListingWaiter::wait(const ListingProgress& progress) {
       told = std::exchange(told_->told, false);
     }
     const ListingAsker::Doing doing = asker_.doing();
-    if (progress && !progress(doing.items, doing.what)) return false;
+    if (progress && !progress(doing.items, doing.what, doing.pools)) return false;
     if (told) return true;
     listings_.tick();
   }

@@ -19,8 +19,10 @@
 
 namespace spdld::pipeline {
 
-// How far a listing has come; false gives it up.
-using ListingProgress = std::function<bool(std::uint64_t items, const std::string& what)>;
+// How far a listing, or a batch, has come, by items or rows, and the pools of users' functions that
+// it waits for and no process serves (RowCaller::wanted); false gives it up.
+using ListingProgress = std::function<bool(std::uint64_t done, const std::string& what,
+                                           const std::vector<std::string>& pools)>;
 
 // The answer of a listing, behind a pointer: its caller knows the type.
 using ListingOutcome = Result<std::shared_ptr<const void>>;
@@ -45,7 +47,8 @@ class ListingAsker {
     enum class State { kNothing, kWaits, kRuns };
 
     std::uint64_t items = 0;
-    std::string what;  // for people
+    std::string what;                     // for people
+    std::vector<std::string> pools = {};  // as ListingProgress has them
     State state = State::kNothing;
 
     bool operator==(const Doing&) const = default;
@@ -120,7 +123,7 @@ class Listings {
   // False: there is no thread for it.
   bool begin(const ListingPtr& listing) SPDLD_REQUIRES(mutex_);
   void run(const ListingPtr& listing) SPDLD_EXCLUDES(mutex_);
-  bool note(Listing& listing, std::uint64_t items, const std::string& what) SPDLD_EXCLUDES(mutex_);
+  bool note(Listing& listing, ListingAsker::Doing doing) SPDLD_EXCLUDES(mutex_);
   // Takes it from those that may be joined, and its askers from it.
   std::vector<AskerPtr> take_askers(Listing& listing) SPDLD_REQUIRES(mutex_);
   // Gives its askers the outcome; returns those that are to be told, under no lock.

@@ -92,7 +92,7 @@ Result<std::unique_ptr<std::byte[]>> slot_for(const engine::Plan& plan) {
 }  // namespace
 
 Result<MadeBatch> make_one_batch(const std::shared_ptr<engine::Run>& run, OneBatchOptions options,
-                                 engine::Executor& executor, const BatchProgress& progress) {
+                                 engine::Executor& executor, const ListingProgress& progress) {
   SPDLD_ASSIGN(std::unique_ptr<std::byte[]> slot, slot_for(run->plan()));
   const auto batch = std::make_shared<OneBatch>(std::move(options), std::move(slot));
   const engine::Executor::Starving starving(executor, batch);
@@ -103,7 +103,8 @@ Result<MadeBatch> make_one_batch(const std::shared_ptr<engine::Run>& run, OneBat
     const engine::Executor::Headway headway = executor.headway(stream);
     std::string what = "rows of a batch";
     if (waited >= kPatience && !headway.doing.empty()) what += " (" + headway.doing + ")";
-    wanted = progress(headway.moves / 2, what);  // a row moves when it is read and when it is made
+    // A row moves when it is read and when it is made.
+    wanted = progress(headway.moves / 2, what, run->wanted_runners());
   }
   executor.close_stream(stream);
   if (!wanted) return error(Code::kCancelled, "nobody waits for the batch any more");

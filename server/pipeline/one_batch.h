@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,11 +12,9 @@
 #include "engine/failure_log.h"
 #include "engine/run.h"
 #include "job/step_at.h"
+#include "pipeline/listings.h"
 
 namespace spdld::pipeline {
-
-// Called several times a second with how many rows are there, and of what; false gives up.
-using BatchProgress = std::function<bool(std::uint64_t rows, const std::string& what)>;
 
 struct OneBatchOptions {
   job::StepAt at = {};
@@ -33,8 +30,9 @@ struct MadeBatch {
 };
 
 // Makes one batch with `run` on the executor, beside whatever else runs there. Blocks until the
-// batch is there, has failed, or `progress` (may be empty) gives up: kCancelled.
+// batch is there, has failed, or `progress` (may be empty), which is asked several times a second,
+// gives up: kCancelled.
 Result<MadeBatch> make_one_batch(const std::shared_ptr<engine::Run>& run, OneBatchOptions options,
-                                 engine::Executor& executor, const BatchProgress& progress);
+                                 engine::Executor& executor, const ListingProgress& progress);
 
 }  // namespace spdld::pipeline

@@ -114,9 +114,10 @@ Result<spec::PipelineSpec> PipelineBuilder::parse(uid_t owner,
 }
 
 Result<std::unique_ptr<source::Source>> PipelineBuilder::open_source(
-    const spec::PipelineSpec& spec, const job::PipelineOwner& owner, const std::string& dataset,
-    ListedSources& of, const PipelineVersion* varied, const Credentials& reader,
-    const ListingProgress& progress, bool from_kept_alone) {
+    const spec::PipelineSpec& spec, const job::PipelineOwner& owner,
+    const job::ApplyRequest& request, const std::string& dataset, ListedSources& of,
+    const PipelineVersion* varied, const Credentials& reader, const ListingProgress& progress,
+    bool from_kept_alone) {
   source::SourceOptions options(io_);
   options.kept = kept_;
   options.prober = options_.prober;
@@ -153,8 +154,17 @@ Result<std::unique_ptr<source::Source>> PipelineBuilder::open_source(
   options.stop = stop.get_token();
   options.progress = [&](std::uint64_t seen, const std::string& what) {
     const std::string doing = what.empty() ? "listing " + source::place_of(spec.source) : what;
-    if (progress && !progress(seen, doing)) stop.request_stop();
+    if (progress && !progress(seen, doing, {})) stop.request_stop();
   };
+  options.open_call = [&](const CallSpec& call) {
+    return open_caller(options_.code, {spec, owner.uid, request}, call, shown_uid(reader.uid));
+  };
+  options.wait_for_runners = [&](const std::string& what, const std::vector<std::string>& pools) {
+    if (progress && !progress(0, what, pools)) stop.request_stop();
+  };
+  // An apply alone may have nobody who would start them.
+  const bool is_apply = varied == nullptr && dataset.empty();
+  options.may_wait_for_runners = !is_apply || request.starts_runners || request.from_loader;
   std::vector<std::string> warnings;
   options.warnings = &warnings;
   auto opened = source::open_source(spec.source, std::move(options));
@@ -270,8 +280,8 @@ Result<PipelinePtr> PipelineBuilder::build(const job::PipelineOwner& owner,
   return with_room(reader.uid, [&]() -> Result<PipelinePtr> {
     SPDLD_ASSIGN(spec::PipelineSpec spec, parse(owner.uid, request));
     auto listed = std::make_shared<ListedSources>();
-    SPDLD_ASSIGN(auto source,
-                 open_source(spec, owner, request.dataset, *listed, nullptr, reader, progress));
+    SPDLD_ASSIGN(auto source, open_source(spec, owner, request, request.dataset, *listed, nullptr,
+                                          reader, progress));
     return assemble(owner, request, std::move(spec), shared(std::move(source)), std::move(listed),
                     reader);
   });
@@ -285,8 +295,8 @@ Result<PipelinePtr> PipelineBuilder::recall(const job::PipelineOwner& owner,
     SPDLD_ASSIGN(spec::PipelineSpec spec, parse(owner.uid, request));
     if (as.batch_size) spec.batch.size = static_cast<std::int64_t>(*as.batch_size);
     auto listed = std::make_shared<ListedSources>();
-    SPDLD_ASSIGN(auto source, open_source(spec, owner, request.dataset, *listed, nullptr, reader,
-                                          nullptr, true));
+    SPDLD_ASSIGN(auto source, open_source(spec, owner, request, request.dataset, *listed, nullptr,
+                                          reader, nullptr, true));
     SPDLD_ASSIGN(const auto made, assemble(owner, request, std::move(spec), std::move(source),
                                            std::move(listed), reader, nullptr, false));
     auto closed = made->closed_copy();
@@ -321,8 +331,8 @@ Result<PipelinePtr> PipelineBuilder::variant_of(const PipelinePtr& base, const V
   if (spec.source != base->plan->spec.source) {
     const std::string dataset =
         which == VariantFiles::kNow ? std::string() : base->listed->dataset(spec.source);
-    SPDLD_ASSIGN(auto opened, open_source(spec, base->owner, dataset, *base->listed, base.get(),
-                                          reader, progress));
+    SPDLD_ASSIGN(auto opened, open_source(spec, base->owner, base->request, dataset, *base->listed,
+                                          base.get(), reader, progress));
     source = shared(std::move(opened));
     request.image_sizes.clear();
   } else {
@@ -370,8 +380,9 @@ Result<PipelinePtr> PipelineBuilder::open_again(const PipelinePtr& closed,
                                                 const ListingProgress& progress) {
   const spec::PipelineSpec& spec = closed->plan->spec;
   auto open = std::make_shared<PipelineVersion>(*closed);
-  SPDLD_ASSIGN(auto source, open_source(spec, closed->owner, closed->request.dataset,
-                                        *closed->listed, nullptr, closed->reader, progress));
+  SPDLD_ASSIGN(auto source,
+               open_source(spec, closed->owner, closed->request, closed->request.dataset,
+                           *closed->listed, nullptr, closed->reader, progress));
   open->source = shared(std::move(source));
   const auto& was = static_cast<const source::ClosedSource&>(*closed->source);
   bool is_same = was.has_same_items(*open->source);
@@ -395,8 +406,8 @@ std::string PipelineBuilder::change_of(const PipelineVersion& pipeline,
   const std::string& root = source::place_of(pipeline.plan->spec.source);
   const std::uint64_t applied = pipeline.source->size();
   ListedSources unkept;
-  const auto now = open_source(pipeline.plan->spec, pipeline.owner, "", unkept, nullptr,
-                               pipeline.reader, progress);
+  const auto now = open_source(pipeline.plan->spec, pipeline.owner, pipeline.request, "", unkept,
+                               nullptr, pipeline.reader, progress);
   std::string found = root + " has changed since";
   if (now) {
     if ((*now)->listing_digest() == pipeline.source->listing_digest() &&

@@ -19,6 +19,7 @@
 #include "op/registry.h"
 #include "pipeline/listings.h"
 #include "pipeline/pipeline_table.h"
+#include "pipeline/user_code.h"
 #include "source/file/access.h"
 #include "source/file/io_pool.h"
 
@@ -41,6 +42,7 @@ struct BuilderOptions {
   // Reads the facts of media files; outlives the builder. Null: clips of them are refused.
   const source::MediaProber* prober = nullptr;
   Reaper* reaper = nullptr;  // frees sources that nobody has any more; outlives them all
+  UserCode code = {};        // of datasets of users' own
 };
 
 // The files of a variant that reads from elsewhere than its base.
@@ -121,12 +123,14 @@ class PipelineBuilder {
   Result<PipelinePtr> with_room(uid_t reader, const std::function<Result<PipelinePtr>()>& make)
       SPDLD_EXCLUDES(let_go_mutex_);
   Result<spdld::spec::PipelineSpec> parse(uid_t owner, const job::ApplyRequest& request) const;
-  // Lists for `reader`. SourceOptions tells of `dataset`, `reader` and `from_kept_alone`. Notes the
+  // Lists for `reader` what the request says, which counts for who brings it and what may be waited
+  // for. SourceOptions tells of `dataset`, `reader` and `from_kept_alone`. Notes the
   // source in `of`, with its warnings. `varied`: the base of this variant, if it is one.
   Result<std::unique_ptr<source::Source>> open_source(
       const spdld::spec::PipelineSpec& spec, const job::PipelineOwner& owner,
-      const std::string& dataset, ListedSources& of, const PipelineVersion* varied,
-      const Credentials& reader, const ListingProgress& progress, bool from_kept_alone = false);
+      const job::ApplyRequest& request, const std::string& dataset, ListedSources& of,
+      const PipelineVersion* varied, const Credentials& reader, const ListingProgress& progress,
+      bool from_kept_alone = false);
   std::shared_ptr<source::Source> shared(std::unique_ptr<source::Source> source) const;
   // `lengths`: of the source's items, as the shuffle needs them; null: they are read, if it does.
   // `looks`: items may be read, where that tells something of all.

@@ -51,7 +51,7 @@ PreviewView view_of(const PipelineVersion& pipeline, const MadeBatch& made, std:
 }  // namespace
 
 Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
-                                 Trials& trials, const BatchProgress& progress) {
+                                 Trials& trials, const ListingProgress& progress) {
   const engine::Plan& plan = *pipeline.plan;
   if (plan.tasks.empty())
     return error(Code::kFailedPrecondition,
@@ -64,7 +64,7 @@ Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, st
 
 Result<PreviewView> show_step(uid_t user, const PipelineVersion& pipeline, std::uint64_t seed,
                               job::StepAt at, const source::BatchRows& rows, Trials& trials,
-                              const BatchProgress& progress) {
+                              const ListingProgress& progress) {
   SPDLD_ASSIGN(const MadeBatch made, trials.make_step(user, pipeline, seed, at, rows, progress));
   return view_of(pipeline, made, rows.rows);
 }

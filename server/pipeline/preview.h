@@ -15,11 +15,11 @@ namespace spdld::pipeline {
 // Makes the first `rows` rows of epoch 0 for this user. Blocks until they are there, or `progress`
 // gives up.
 Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
-                                 Trials& trials, const BatchProgress& progress);
+                                 Trials& trials, const ListingProgress& progress);
 
 // Makes one batch of a job of this seed. Blocks likewise.
 Result<PreviewView> show_step(uid_t user, const PipelineVersion& pipeline, std::uint64_t seed,
                               job::StepAt at, const source::BatchRows& rows, Trials& trials,
-                              const BatchProgress& progress);
+                              const ListingProgress& progress);
 
 }  // namespace spdld::pipeline

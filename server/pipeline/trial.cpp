@@ -43,18 +43,19 @@ Trials::Trials(engine::Executor& executor, const Clock& clock, UserCode code)
 
 Result<MadeBatch> Trials::make(uid_t user, const PipelineVersion& pipeline,
                                const std::shared_ptr<engine::Run>& run, job::StepAt at,
-                               const source::BatchRows& rows, const BatchProgress& progress) {
+                               const source::BatchRows& rows, const ListingProgress& progress) {
   auto permit = permits_->take(user, [&] {
-    return !progress || progress(0, "rows of a batch (others of this user are being made)");
+    return !progress || progress(0, "rows of a batch (others of this user are being made)", {});
   });
   if (!permit) return error(Code::kCancelled, "nobody waits for the batch any more");
   const auto permitted = std::make_shared<Permitted>(Permitted{permits_, *std::move(permit)});
   std::uint64_t seen = 0;
   auto moved_at = clock_.now();
-  const auto watched = [&](std::uint64_t made, const std::string& what) {
+  const auto watched = [&](std::uint64_t made, const std::string& what,
+                           const std::vector<std::string>& pools) {
     const auto now = clock_.now();
     if (std::exchange(seen, made) != made) moved_at = now;
-    const bool wanted = !progress || progress(made, what);
+    const bool wanted = !progress || progress(made, what, pools);
     // Given up, it holds the permit until its last row comes back.
     permitted->permit.set_aside(!wanted || now - moved_at > kStalledAfter);
     return wanted;
@@ -66,7 +67,7 @@ Result<MadeBatch> Trials::make(uid_t user, const PipelineVersion& pipeline,
 
 Result<MadeBatch> Trials::make_step(uid_t user, const PipelineVersion& pipeline, std::uint64_t seed,
                                     job::StepAt at, const source::BatchRows& rows,
-                                    const BatchProgress& progress) {
+                                    const ListingProgress& progress) {
   SPDLD_ASSIGN(source::Sampler sampler, pipeline.sampler(seed));
   SPDLD_ASSIGN(RowCallers callers, open_callers(code_, pipeline, user));
   const auto run = std::make_shared<engine::Run>(pipeline.plan, pipeline.source, std::move(sampler),
@@ -76,7 +77,7 @@ Result<MadeBatch> Trials::make_step(uid_t user, const PipelineVersion& pipeline,
 }
 
 Result<MadeBatch> Trials::make_first(uid_t user, const PipelineVersion& pipeline,
-                                     std::uint64_t rows, const BatchProgress& progress) {
+                                     std::uint64_t rows, const ListingProgress& progress) {
   const engine::Plan& plan = *pipeline.plan;
   rows = std::clamp<std::uint64_t>(rows, 1, std::min(pipeline.rows(), plan.layout.rows()));
   return make_step(user, pipeline, plan.spec.seed, {}, {.first = 0, .rows = rows, .valid = rows},
@@ -84,7 +85,7 @@ Result<MadeBatch> Trials::make_first(uid_t user, const PipelineVersion& pipeline
 }
 
 Result<std::vector<std::string>> Trials::first_batch(uid_t user, const PipelineVersion& pipeline,
-                                                     const BatchProgress& progress) {
+                                                     const ListingProgress& progress) {
   const engine::Plan& plan = *pipeline.plan;
   const std::uint64_t row_bytes =
       std::max<std::uint64_t>(plan.layout.slot_bytes() / plan.layout.rows(), 1);

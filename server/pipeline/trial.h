@@ -32,22 +32,22 @@ class Trials {
   // or `progress` (may be empty) gives up: kCancelled.
   Result<MadeBatch> make(uid_t user, const PipelineVersion& pipeline,
                          const std::shared_ptr<engine::Run>& run, job::StepAt at,
-                         const source::BatchRows& rows, const BatchProgress& progress);
+                         const source::BatchRows& rows, const ListingProgress& progress);
 
   // With a run of its own, in the order of `seed`. As make() otherwise.
   Result<MadeBatch> make_step(uid_t user, const PipelineVersion& pipeline, std::uint64_t seed,
                               job::StepAt at, const source::BatchRows& rows,
-                              const BatchProgress& progress);
+                              const ListingProgress& progress);
   // The first `rows` of epoch 0, in the order of the pipeline's own seed.
   Result<MadeBatch> make_first(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
-                               const BatchProgress& progress);
+                               const ListingProgress& progress);
 
   // Makes the first batch and forgets it: a data error that `on_error` does not allow, or a batch
   // that cannot be packed, comes to light before anybody waits for it. Of a batch of more than
   // 256 MiB only as many rows are made as take about that. Blocks as make() does. Returns what the
   // user should know though nothing failed: which items `on_error` has had replaced.
   Result<std::vector<std::string>> first_batch(uid_t user, const PipelineVersion& pipeline,
-                                               const BatchProgress& progress);
+                                               const ListingProgress& progress);
 
  private:
   engine::Executor& executor_;

@@ -15,7 +15,7 @@
 namespace spdld::session {
 
 pipeline::Catalogue::Progress progress_to(const SessionPtr& session) {
-  return [session](std::uint64_t items, const std::string& what) {
+  return [session](std::uint64_t items, const std::string& what, const std::vector<std::string>&) {
     return session->connection->send_progress(items, 0, what);
   };
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "session/deps.h"
@@ -22,6 +23,8 @@ class RunnerStarts {
 
   // Of the functions that `run` calls, which is the job's, or is to be. Under JobTable::mutex().
   void ask(const Job& job, const engine::Run& run) SPDLD_EXCLUDES(mutex_);
+  // Of pools that an attach waits for.
+  void ask(const SessionPtr& session, const std::vector<std::string>& pools) SPDLD_EXCLUDES(mutex_);
 
  private:
   struct Asked {
@@ -29,9 +32,13 @@ class RunnerStarts {
     std::uint64_t session = 0;
   };
 
+  // Asks one of `able`, which are in the order of their ids, unless one was asked just now.
+  void ask_one(const std::vector<SessionPtr>& able, stream::JobTag job, const std::string& pool)
+      SPDLD_EXCLUDES(mutex_);
+
   const SessionsDeps& deps_;
   Mutex mutex_;  // a leaf
-  // By job and what is wanted.
+  // By job, which is none while it attaches, and what is wanted.
   std::map<std::pair<stream::JobTag, std::string>, Asked> asked_ SPDLD_GUARDED_BY(mutex_);
 };
 

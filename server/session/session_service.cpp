@@ -114,22 +114,8 @@ std::string name_in(const std::string& yaml) {
 
 pipeline::Catalogue::Progress SessionService::listing_progress(const Progress& progress) {
   if (!progress) return nullptr;
-  return [&progress](std::uint64_t items, const std::string& what) {
-    return progress(items, 0, what, {});
-  };
-}
-
-Result<pipeline::Catalogue::Progress> SessionService::trial_progress(
-    const job::Caller& caller, const pipeline::PipelineVersion& built, const Progress& progress) {
-  if (!progress || !built.request.starts_runners) return listing_progress(progress);
-  SPDLD_ASSIGN(RowCallers callers,
-               pipeline::open_callers(sessions_.deps().code, built, caller.uid));
-  return [&progress, callers = std::move(callers)](std::uint64_t items, const std::string& what) {
-    RunnerPools wanted;
-    for (const auto& function : callers) {
-      if (std::string pool = function->wanted(); !pool.empty()) wanted.push_back(std::move(pool));
-    }
-    return progress(items, 0, what, wanted);
+  return [&progress](std::uint64_t items, const std::string& what, const RunnerPools& pools) {
+    return progress(items, 0, what, pools);
   };
 }
 
@@ -299,9 +285,8 @@ Result<PipelineView> SessionService::apply(const job::Caller& caller,
                                            const Progress& progress) {
   SPDLD_ASSIGN(const pipeline::PipelinePtr built,
                build(caller, request, listing_progress(progress)));
-  SPDLD_ASSIGN(const auto trying, trial_progress(caller, *built, progress));
   SPDLD_ASSIGN(std::vector<std::string> found,
-               sessions_.new_pipelines().check(caller, built, true, trying));
+               sessions_.new_pipelines().check(caller, built, true, listing_progress(progress)));
   const std::string no_step = engine::no_step_text(*built->plan, built->source->size(), 1);
   if (!no_step.empty()) found.push_back("pipeline '" + built->name() + "': " + no_step);
   if (request.dry_run) {
@@ -359,8 +344,7 @@ Result<pipeline::PreviewView> SessionService::preview(const job::Caller& caller,
                                                       const Progress& progress) {
   SPDLD_ASSIGN(const pipeline::PipelinePtr built,
                build(caller, request, listing_progress(progress)));
-  SPDLD_ASSIGN(const auto trying, trial_progress(caller, *built, progress));
-  return make_preview(caller.uid, *built, rows, sessions_.trials(), trying);
+  return make_preview(caller.uid, *built, rows, sessions_.trials(), listing_progress(progress));
 }
 
 Result<PipelineView> SessionService::pipeline(const job::Caller& caller, std::string_view name) {
@@ -425,13 +409,15 @@ Result<SwapView> SessionService::swap(const job::Caller& caller, const job::Appl
                                       const SwapRequest& jobs, const Progress& progress) {
   SPDLD_ASSIGN(const pipeline::PipelinePtr built,
                build(caller, request, listing_progress(progress)));
-  SPDLD_ASSIGN(const auto trying, trial_progress(caller, *built, progress));
-  SPDLD_ASSIGN(const std::vector<std::string> found,
-               sessions_.new_pipelines().check(caller, built, !is_run(*built), trying));
+  SPDLD_ASSIGN(
+      const std::vector<std::string> found,
+      sessions_.new_pipelines().check(caller, built, !is_run(*built), listing_progress(progress)));
   const SwapRequest changing = with_vars(jobs, request);
-  SPDLD_ASSIGN(const Swap done,
-               request.dry_run ? sessions_.swaps().ask(caller, built, changing, trying)
-                               : sessions_.swaps().change(caller, built, {}, changing, trying));
+  SPDLD_ASSIGN(
+      const Swap done,
+      request.dry_run
+          ? sessions_.swaps().ask(caller, built, changing, listing_progress(progress))
+          : sessions_.swaps().change(caller, built, {}, changing, listing_progress(progress)));
   return with_warnings(view(caller, done), found);
 }
 

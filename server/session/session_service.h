@@ -112,11 +112,7 @@ class SessionService final : public Service {
   std::vector<FailureView> failures(const job::Caller& caller, const std::string& job) override;
 
  private:
-  // Passes the progress of a listing on to the caller's `progress`, which outlives it.
-  // The same while a batch is tried, for which the caller may start processes.
-  Result<pipeline::Catalogue::Progress> trial_progress(const job::Caller& caller,
-                                                       const pipeline::PipelineVersion& built,
-                                                       const Progress& progress);
+  // Passes the progress of a listing or a trial on to the caller's `progress`, which outlives it.
   static pipeline::Catalogue::Progress listing_progress(const Progress& progress);
   // Builds the pipeline that the caller submits; reads with the caller's rights.
   Result<pipeline::PipelinePtr> build(const job::Caller& caller, job::ApplyRequest request,

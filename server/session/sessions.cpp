@@ -157,6 +157,7 @@ void Sessions::heartbeat() {
     session->connection->send_progress(0, 0, "other consumers attach first");
   for (const Listing& waiting : listing) {
     delivery::Connection& connection = *waiting.session->connection;
+    runner_starts_.ask(waiting.session, waiting.doing.pools);
     if (waiting.comes_on) {
       connection.send_progress(waiting.doing.items, 0, waiting.doing.what);
     } else {

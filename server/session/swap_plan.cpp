@@ -156,12 +156,13 @@ Result<PlannedSwap> SwapPlanner::plan(const JobPtr& job, const pipeline::Pipelin
   // A version that does not work is found out while the old one still runs.
   if (request.at.kind == SwapAt::Kind::kStep) SPDLD_TRY(job::check_place(request.at.step));
   const job::StepAt at = trial_step(request.at, here, steps);
-  const auto watched = [&](std::uint64_t made_rows, const std::string& what) {
+  const auto watched = [&](std::uint64_t made_rows, const std::string& what,
+                           const std::vector<std::string>& pools) {
     {
       MutexLock lock(table_.mutex());
       runner_starts_.ask(*job, *swap.phase->run);
     }
-    return !progress || progress(made_rows, what);
+    return !progress || progress(made_rows, what, pools);
   };
   const auto made = trials_.make(job->key.uid, **variant, swap.phase->run, at,
                                  swap.phase->sharding(num_shards).rows(at.step, 0), watched);

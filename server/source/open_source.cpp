@@ -12,6 +12,7 @@
 #include "source/file/disk.h"
 #include "source/file_roots.h"
 #include "source/kept/dataset_id.h"
+#include "source/python_source.h"
 #include "source/select/where.h"
 #include "source/selected_source.h"
 #include "source/table_source.h"
@@ -35,6 +36,9 @@ struct Open {
   Result<std::unique_ptr<Source>> operator()(const WebdatasetSpec& spec) const {
     return open_webdataset(spec, std::move(options));
   }
+  Result<std::unique_ptr<Source>> operator()(const DatasetSpec& spec) const {
+    return open_python(spec, std::move(options));
+  }
 };
 
 struct Classes {
@@ -46,6 +50,7 @@ struct Classes {
   const ClassesSpec* operator()(const WebdatasetSpec& spec) const {
     return spec.classes ? &*spec.classes : nullptr;
   }
+  const ClassesSpec* operator()(const DatasetSpec&) const { return nullptr; }
 };
 
 // What a condition can use in place of bytes.
@@ -59,6 +64,7 @@ struct PartHint {
     return "what a JSON part says can be taken into source.webdataset.index, such as {width: "
            "\"json#/width\"}";
   }
+  std::string operator()(const DatasetSpec&) const { return {}; }
 };
 
 struct PlaceName {
@@ -66,6 +72,7 @@ struct PlaceName {
   const std::string& operator()(const TableSpec& spec) const { return spec.file; }
   const std::string& operator()(const CocoSpec& spec) const { return spec.annotations; }
   const std::string& operator()(const WebdatasetSpec& spec) const { return spec.shards.front(); }
+  const std::string& operator()(const DatasetSpec& spec) const { return spec.call.call; }
 };
 
 // The YAML's name of what the names of files in a table are relative to; null: none has such names.
@@ -74,6 +81,7 @@ struct RootKey {
   const char* operator()(const TableSpec&) const { return "source.table.root"; }
   const char* operator()(const CocoSpec&) const { return "source.coco.root"; }
   const char* operator()(const WebdatasetSpec&) const { return nullptr; }
+  const char* operator()(const DatasetSpec&) const { return nullptr; }
 };
 
 // The item from `first` on, and before `end`, that has the part; `end`: none has it.

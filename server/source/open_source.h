@@ -18,7 +18,7 @@ Result<std::unique_ptr<Source>> open_source(const SourceSpec& spec, SourceOption
 // The classes that the source's text asks for; null: it has none.
 const ClassesSpec* classes_of(const SourceSpec& spec);
 
-// What is listed, for messages: a directory, or a file.
+// What is listed, for messages: a directory, a file, or a dataset of the user's own.
 const std::string& place_of(const SourceSpec& spec);
 
 }  // namespace spdld::source

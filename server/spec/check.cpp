@@ -329,11 +329,16 @@ Result<Json> check_tagged(const Node& node, const Shape& shape, const std::strin
 
 Result<Json> check_named(const Node& node, const Shape& shape, const std::string& name) {
   if (node.kind != Node::Kind::kMap) return wrong_kind(node, shape, name);
-  Json map = Json::object();
+  Json map = shape.ordered ? Json::array() : Json::object();
   for (const Node::Entry& entry : node.entries) {
     if (!is_field_name(entry.key))
       return tl::unexpected<Status>(entry.fail(prefix(name) + not_a_field_name(entry.key)));
-    SPDLD_ASSIGN(map[entry.key], check(entry.value, shape.of.front(), member(name, entry.key)));
+    SPDLD_ASSIGN(Json value, check(entry.value, shape.of.front(), member(name, entry.key)));
+    if (shape.ordered) {
+      map.push_back({entry.key, std::move(value)});
+    } else {
+      map[entry.key] = std::move(value);
+    }
   }
   return map;
 }

@@ -2,7 +2,6 @@
 #include "spec/parse.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -74,22 +73,6 @@ Location stage_where(const Node& node) {
   where.line = node.entries.front().line;
   where.column = node.entries.front().column;
   return where;
-}
-
-// A function's file is looked for beside the text that names it.
-Status complete_call(const Node& node, Json& params) {
-  const auto call = params.find("call");
-  if (call == params.end()) return {};
-  const std::string text = call->get<std::string>();
-  const bool is_file = text.find(".py:") != std::string::npos;
-  if (!is_file || text.starts_with('/')) return {};
-  const std::string directory = node.document ? node.document->directory : "";
-  if (directory.empty())
-    return node.fail("call: '" + text +
-                     "' is a file beside this text, which is in no file itself: write its whole "
-                     "path");
-  *call = (std::filesystem::path(directory) / text).lexically_normal().string();
-  return {};
 }
 
 Result<StageSpec> read_stage(const Node& node, Json& value, const Registry& registry,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text/foreign_names.h"
+#include "op/call_op.h"
 #include "spec/clips_shape.h"
 
 namespace spdld::spec {
@@ -241,6 +242,12 @@ Shape select_shape() {
   });
 }
 
+Shape python_shape() {
+  std::vector<Key> keys;
+  for (const ParamInfo& param : dataset_params()) keys.push_back(key_of(param));
+  return map_shape(std::move(keys));
+}
+
 Shape source_shape() {
   Shape shape;
   shape.kind = Shape::Kind::kTagged;
@@ -253,7 +260,10 @@ Shape source_shape() {
        .shape = coco_shape()},
       {.name = "webdataset",
        .doc = "members of tar shards that have one key are an item",
-       .shape = webdataset_shape()}};
+       .shape = webdataset_shape()},
+      {.name = "python",
+       .doc = "each item of a dataset of your own, such as a torch Dataset, is an item",
+       .shape = python_shape()}};
   shape.beside = {
       {.name = "select",
        .doc = "which of the items the pipeline has; not given: all",

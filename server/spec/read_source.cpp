@@ -2,17 +2,21 @@
 #include "spec/read_source.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "base/text/ascii.h"
 #include "base/text/near_names.h"
+#include "op/call_op.h"
 #include "op/webdataset_suffix.h"
 #include "spec/extends.h"
 #include "spec/read_clips.h"
 #include "spec/scalar.h"
+#include "spec/shape.h"
 
 namespace spdld::spec {
 namespace {
@@ -366,6 +370,18 @@ Result<WebdatasetSpec> read_webdataset(const Node& at, Json& json) {
   return spec;
 }
 
+Result<DatasetSpec> read_python(const Node& at, Json& json) {
+  SPDLD_TRY(complete_call(at, json));
+  std::map<std::string, ParamValue> params;
+  for (const ParamInfo& param : dataset_params()) {
+    if (const auto given = json.find(param.name); given != json.end())
+      params.emplace(param.name, param_value(param, *given));
+  }
+  Result<DatasetSpec> dataset = read_dataset(Params(std::move(params)));
+  if (!dataset) return tl::unexpected<Status>(at.fail("source." + dataset.error().message()));
+  return dataset;
+}
+
 Result<SelectSpec> read_select(const Node& at, const Json& json) {
   SelectSpec select;
   if (const auto where = json.find("where"); where != json.end())
@@ -391,6 +407,21 @@ Result<SelectSpec> read_select(const Node& at, const Json& json) {
 
 }  // namespace
 
+Status complete_call(const Node& node, Json& params) {
+  const auto call = params.find("call");
+  if (call == params.end()) return {};
+  const std::string text = call->get<std::string>();
+  const bool is_file = text.find(".py:") != std::string::npos;
+  if (!is_file || text.starts_with('/')) return {};
+  const std::string directory = node.document ? node.document->directory : "";
+  if (directory.empty())
+    return node.fail("call: '" + text +
+                     "' is a file beside this text, which is in no file itself: write its whole "
+                     "path");
+  *call = (std::filesystem::path(directory) / text).lexically_normal().string();
+  return {};
+}
+
 Result<SourceSpec> read_source(const Node& node, Json& value) {
   SourceSpec source;
   if (value.contains("files")) {
@@ -399,6 +430,8 @@ Result<SourceSpec> read_source(const Node& node, Json& value) {
     SPDLD_ASSIGN(source.items, read_coco(*node.find("coco"), value["coco"]));
   } else if (value.contains("webdataset")) {
     SPDLD_ASSIGN(source.items, read_webdataset(*node.find("webdataset"), value["webdataset"]));
+  } else if (value.contains("python")) {
+    SPDLD_ASSIGN(source.items, read_python(*node.find("python"), value["python"]));
   } else {
     SPDLD_ASSIGN(source.items, read_table(*node.find("table"), value["table"]));
   }
@@ -411,6 +444,10 @@ Result<SourceSpec> read_source(const Node& node, Json& value) {
                                    "in 'clips' for their sound, or leave 'clips' out"));
   for (const char* const key : {"clips", "windows"}) {
     if (!value.contains(key)) continue;
+    if (std::holds_alternative<DatasetSpec>(source.items))
+      return tl::unexpected<Status>(node.find(key)->fail(
+          std::string("source.") + key +
+          ": the items of a dataset of your own are no files: have it cut them itself"));
     SPDLD_ASSIGN(source.clips,
                  read_clips(*node.find(key), value[key], std::string("source.") + key));
   }

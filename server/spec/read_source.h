@@ -14,6 +14,10 @@ namespace spdld::spec {
 // absolute on the way, so that the canonical text has them.
 Result<SourceSpec> read_source(const Node& node, nlohmann::json& value);
 
+// A function's file is looked for beside the text that names it: `call`, if it is there, gets the
+// whole path.
+Status complete_call(const Node& node, nlohmann::json& params);
+
 // The text at `key`, which check() has seen there.
 inline std::string text_of(const nlohmann::json& map, const char* key) {
   return map.at(key).get<std::string>();

@@ -41,7 +41,9 @@ Shape shape_of(const ParamInfo& param) {
     case ParamType::kFieldMap: {
       std::vector<Key> keys;
       for (const ParamInfo& key : param.keys) keys.push_back(key_of(key));
-      return named_shape(any_of({string_shape(), map_shape(std::move(keys))}));
+      Shape map = named_shape(any_of({string_shape(), map_shape(std::move(keys))}));
+      map.ordered = param.ordered;
+      return map;
     }
     case ParamType::kObject: return object_shape();
   }
@@ -54,18 +56,24 @@ FieldMap field_map(const ParamInfo& param, const Json& value) {
     return of.is_string() ? of.get<std::string>() : of.dump();
   };
   FieldMap map;
-  for (const auto& [field, given] : value.items()) {
+  const auto add = [&](const std::string& field, const Json& given) {
+    auto& said = map.emplace_back(field, std::map<std::string, std::string>()).second;
     for (const ParamInfo& key : param.keys) {
       const bool first = &key == &param.keys.front();
       if (given.is_object()) {
         if (given.contains(key.name) && !given.at(key.name).is_null())
-          map[field][key.name] = text(given.at(key.name));
+          said[key.name] = text(given.at(key.name));
       } else if (first) {
-        map[field][key.name] = given.get<std::string>();
+        said[key.name] = given.get<std::string>();
       } else if (key.default_value) {
-        map[field][key.name] = std::get<std::string>(*key.default_value);
+        said[key.name] = std::get<std::string>(*key.default_value);
       }
     }
+  };
+  if (value.is_array()) {
+    for (const Json& pair : value) add(pair.at(0).get<std::string>(), pair.at(1));
+  } else {
+    for (const auto& [field, given] : value.items()) add(field, given);
   }
   return map;
 }

@@ -47,6 +47,7 @@ struct Shape {
   std::size_t min_items = 0;
   std::size_t max_items = std::numeric_limits<std::size_t>::max();
   bool scalar_ok = false;  // kList: one element may stand without the list
+  bool ordered = false;    // kNamed: as a list of pairs, in the order of the text
   bool bare_ok = false;    // kTagged: the key alone stands for an empty map
   std::vector<Shape> of;
   std::vector<Key> keys;

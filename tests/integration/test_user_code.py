@@ -44,8 +44,7 @@ NOISE = """
 
 
 def supervisors(daemon: Any) -> list[int]:
-    found = runners.of(daemon.address)
-    return [pid for pid, parent in found.items() if parent not in found]
+    return runners.supervisors(daemon.address)
 
 
 def children(daemon: Any) -> list[int]:
@@ -58,9 +57,7 @@ def children(daemon: Any) -> list[int]:
 def daemon(make_daemon: Callable[..., Any]) -> Iterator[Any]:
     made = make_daemon()
     yield made
-    for pid in supervisors(made):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    runners.kill_supervisors(made.address)
 
 
 @pytest.fixture

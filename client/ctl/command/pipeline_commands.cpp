@@ -8,6 +8,7 @@
 #include "base/text/counted.h"
 #include "ctl/commands.h"
 #include "ctl/listing.h"
+#include "ctl/program/runners.h"
 #include "ctl/submission.h"
 
 namespace spdld::ctl {
@@ -45,9 +46,10 @@ void add_delete(CLI::App& app, const Context& context) {
 void add_explain(CLI::App& app, const Context& context) {
   CLI::App* command = app.add_subcommand("explain", "how a pipeline would be run");
   command->callback(
-      [&context, submitted = add_submission(*command), output = add_output(*command)] {
+      [&context, submitted = add_tried_submission(*command), output = add_output(*command)] {
         const v1::PipelineText text = submitted->read();
-        const v1::ExplainResponse plan = context.connect().explain(text, context.progress());
+        const v1::ExplainResponse plan = context.connect().explain(
+            text, starting_runners(context.progress(), submitted->python, context.directory()));
         if (output->json()) {
           context.out << to_json(plan.facts()).dump(2) << '\n';
           return;

@@ -27,10 +27,12 @@ from typing import Any
 import numpy as np
 
 from ._errors import BadSample
+from ._runner_dataset import Items
 from ._runner_frames import (
     ALIGNMENT,
     ANSWERS,
     CELLS,
+    DESCRIBE,
     FRAMES,
     IMPORT_FAILED,
     MAGIC,
@@ -60,8 +62,8 @@ _ENTRY = "2Q8q"
 _NO_SHAPE = (0,) * 8
 
 
-def load(call: str) -> Callable[..., Any]:
-    """The function of "package.module:name" or "/path/file.py:name"."""
+def load(call: str) -> Any:
+    """What "package.module:name" or "/path/file.py:name" names."""
     place, _, name = call.rpartition(":")
     if place.endswith(".py"):
         path = Path(place)
@@ -75,8 +77,6 @@ def load(call: str) -> Callable[..., Any]:
         target = importlib.import_module(place)
     for part in name.split("."):
         target = getattr(target, part)
-    if not callable(target):
-        raise TypeError(f"{call} is a {type(target).__name__}, and no function")
     return target
 
 
@@ -148,11 +148,18 @@ def _came(value: object) -> str:
 class Rows:
     """Calls the function on the rows of one Call after the other."""
 
-    def __init__(self, pool: dict[str, Any], function: Callable[..., Any]) -> None:
+    def __init__(self, pool: dict[str, Any], named: Any) -> None:
         self.call = pool["call"]
-        self.function = function
         self.args = json.loads(pool["args"])
-        module = sys.modules.get(getattr(function, "__module__", ""))
+        module = sys.modules.get(getattr(named, "__module__", ""))
+        if pool["dataset"]:
+            function = Items(self.call, named, self.args)
+            self.args = {}
+        elif callable(named):
+            function = named
+        else:
+            raise TypeError(f"{self.call} is a {type(named).__name__}, and no function")
+        self.function = function
         place = self.call.rpartition(":")[0]
         self.file = place if place.endswith(".py") else getattr(module, "__file__", None) or ""
         self.code = code_digest(self.file)
@@ -203,13 +210,20 @@ class Rows:
                 self._put_plain(i, "NoRoom", 0, 0)
             else:
                 try:
-                    result = self.function(**self._arguments(i))
+                    arguments = self._arguments(i)
+                    describes = self._item == DESCRIBE
+                    result = (
+                        self.function.description() if describes else self.function(**arguments)
+                    )
                 except BaseException as error:
                     self._check_process()
                     self._fail(i, error)
                 else:
                     self._check_process()
-                    full = not self._answer(i, result)
+                    if describes:
+                        self._put_text(i, "Description", result)
+                    else:
+                        full = not self._answer(i, result)
             now = time.perf_counter()
             if now - last > _GROUP_S or i + 1 == rows:
                 link.send(answer.pack(TYPES["Answer"], answer.size, call, told, i + 1 - told))
@@ -236,6 +250,7 @@ class Rows:
 
     def _arguments(self, i: int) -> dict[str, Any]:
         values = self._row.unpack_from(self._input, self._from + i * self._row.size)
+        self._item = values[3]
         arguments = {name: read(values) for name, read in self._readers}
         arguments.update(self.args)
         if self._with_rng:
@@ -278,7 +293,8 @@ class Rows:
                 if name not in names:
                     raise _Mismatch(f"gave {name!r}, which 'out' does not declare")
             return [result[name] for name in names]
-        if isinstance(result, tuple) and (len(names) != 1 or len(result) == 1):
+        listed = isinstance(result, list) and len(names) != 1
+        if listed or (isinstance(result, tuple) and (len(names) != 1 or len(result) == 1)):
             if len(result) != len(names):
                 raise _Mismatch(f"gave {len(result)} values, and 'out' declares {len(names)}")
             return list(result)
@@ -338,6 +354,9 @@ class Rows:
         data = text.encode(errors="replace")
         if len(data) > _TEXT_BYTES:
             data = data[: _TEXT_BYTES // 2] + b"\n...\n" + data[-_TEXT_BYTES // 2 :]
+        self._put_text(i, kind, data)
+
+    def _put_text(self, i: int, kind: str, data: bytes) -> None:
         if self._at + len(data) > self._end:
             self._put_plain(i, "NoRoom", 0, len(data))
             return
@@ -391,8 +410,12 @@ def _encoder(field: dict[str, Any]) -> Callable[[Any], tuple[Any, int, tuple[int
 
         def array(value: Any) -> tuple[Any, int, tuple[int, ...]]:
             given = value
-            if type(value) is not np.ndarray and hasattr(value, "__array__"):
-                value = np.asarray(value)
+            if type(value) is not np.ndarray and (
+                type(value) is list
+                or hasattr(value, "__array__")
+                or hasattr(value, "__array_interface__")
+            ):
+                value = np.asarray(value, dtype if type(value) is list and not value else None)
             if not isinstance(value, np.ndarray) or value.dtype != dtype:
                 raise wrong(given)
             if dtype == np.bool_:  # a byte may be something else
@@ -424,6 +447,8 @@ def _encoder(field: dict[str, Any]) -> Callable[[Any], tuple[Any, int, tuple[int
     }[kind]
 
     def number(value: Any) -> tuple[Any, int, tuple[int, ...]]:
+        if getattr(value, "ndim", None) == 0 and not isinstance(value, np.generic):
+            value = value.item()  # of a tensor or array of one number
         if not isinstance(value, allowed) or (
             kind != "bool" and isinstance(value, (bool, np.bool_))
         ):

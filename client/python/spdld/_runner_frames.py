@@ -11,11 +11,12 @@ import socket
 import struct
 
 MAGIC = 0x4E525053
-VERSION = 2
+VERSION = 3
 MAX_FRAME_BYTES = 32768
 CELLS = 2
 MAX_CALL_ROWS = 64
 ALIGNMENT = 64
+DESCRIBE = 0xFFFFFFFFFFFFFFFF  # the item of a row that asks what a dataset is
 IMPORT_FAILED = 87  # an exit status of the supervisor's processes; what stderr has is why
 
 FRAMES = {
@@ -60,6 +61,7 @@ ANSWERS = {
     "BadSample": 4,
     "Unavailable": 5,
     "NoRoom": 6,
+    "Description": 7,
 }
 REASONS = {"Itself": 0, "Killed": 1, "Grew": 2}
 _NAMES = {number: name for name, number in TYPES.items()}

@@ -23,6 +23,7 @@ using runner::AnswerKind;
 
 constexpr std::uint64_t kCellPage = 4096;
 constexpr std::uint64_t kMaxTextBytes = 16384;
+constexpr std::uint64_t kMaxDescriptionBytes = std::uint64_t{1} << 30;
 
 std::uint64_t to_multiple(std::uint64_t bytes, std::uint64_t of = runner::kDataAlignment) {
   return (bytes + of - 1) / of * of;
@@ -132,7 +133,8 @@ std::uint64_t answer_table_bytes(const CallSpec& spec) {
                      (sizeof(runner::AnswerEntry) + spec.out.size() * sizeof(runner::FieldEntry)));
 }
 
-std::uint64_t most_answer_bytes(const CallSpec& spec) {
+std::uint64_t most_answer_bytes(const CallSpec& spec, bool describes) {
+  if (describes) return kMaxDescriptionBytes;
   std::uint64_t bytes = to_multiple(kMaxTextBytes);
   for (const CallField& field : spec.out) bytes += to_multiple(field_bytes(field).first);
   return bytes;
@@ -194,7 +196,8 @@ void write_rows(std::span<const CallRow* const> rows, std::span<std::byte> cell)
   std::uint64_t at = row_table_bytes(rows.size(), arguments);
   for (const CallRow* row : rows) {
     SPDLD_CHECK(row->arguments.size() == arguments);
-    const runner::RowEntry head{row->seed, row->epoch, row->position, row->item};
+    const runner::RowEntry head{row->seed, row->epoch, row->position,
+                                row->describes ? runner::kDescribe : row->item};
     std::memcpy(std::exchange(entry, entry + sizeof head), &head, sizeof head);
     for (const CallArgument& argument : row->arguments) {
       const std::size_t bytes = argument.bytes.size();
@@ -233,6 +236,15 @@ Result<RowAnswer> read_answer(const CallSpec& spec, const CallCells& cells, std:
       std::string text(head.text_bytes, '\0');
       SPDLD_TRY(cells.read(cell, head.text_offset, std::as_writable_bytes(std::span(text))));
       answer.text = utf8(text);
+      return answer;
+    }
+    case AnswerKind::kDescription: {
+      if (row == nullptr) return answer;
+      if (!row->describes || head.text_bytes > kMaxDescriptionBytes)
+        return tl::unexpected(bad_answer("nothing of the kind was asked for"));
+      row->description.resize(head.text_bytes);
+      SPDLD_TRY(
+          cells.read(cell, head.text_offset, std::as_writable_bytes(std::span(row->description))));
       return answer;
     }
     default: return tl::unexpected(bad_answer("it is of no kind"));

@@ -31,7 +31,7 @@ std::uint64_t argument_bytes(const CallRow& row);
 std::uint64_t row_table_bytes(std::size_t rows, std::size_t arguments);
 // What the table takes in a cell of the answers, and the answers of a row at most, and at least.
 std::uint64_t answer_table_bytes(const CallSpec& spec);
-std::uint64_t most_answer_bytes(const CallSpec& spec);
+std::uint64_t most_answer_bytes(const CallSpec& spec, bool describes);
 std::uint64_t least_answer_bytes(const CallSpec& spec);
 
 // The memory of one child: kCells cells that the daemon writes rows to and the child can only read,

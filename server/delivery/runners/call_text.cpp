@@ -38,6 +38,7 @@ nlohmann::ordered_json fields_json(const std::vector<CallField>& fields) {
 
 std::string pool_json(const CallSpec& spec) {
   const nlohmann::ordered_json json{{"call", spec.call},
+                                    {"dataset", spec.is_dataset},
                                     {"args", spec.args},
                                     {"version", spec.version},
                                     {"in", fields_json(spec.in)},

@@ -65,7 +65,8 @@ class RunnerPool::Holder final : public RowCaller {
 
   void call(CallRow& row, CallSink& sink, std::uint64_t token) override {
     SPDLD_CHECK(row.arguments.size() == pool_->spec_.in.size());
-    pool_->call({.row = &row, .sink = &sink, .token = token, .holder = id_});
+    pool_->call(
+        {.row = &row, .sink = &sink, .token = token, .holder = id_, .describes = row.describes});
   }
   void look_for_dropped() override {
     pool_->loop_->post([pool = pool_] { pool->drop_unwanted(); });
@@ -85,7 +86,6 @@ RunnerPool::RunnerPool(uid_t uid, CallSpec spec, std::string key, Options option
       key_(std::move(key)),
       options_(std::move(options)),
       answer_table_bytes_(answer_table_bytes(spec_)),
-      most_answer_bytes_(most_answer_bytes(spec_)),
       budget_(budget),
       loop_(std::move(loop)),
       answer_bytes_(least_answer_bytes(spec_)) {
@@ -439,6 +439,7 @@ Status RunnerPool::take_row(const RunnerChild& child, RunnerChild::Call& call, s
       if (row.row != nullptr) row.row->rejected = false;
       tell(row, {});
       break;
+    case AnswerKind::kDescription: tell(row, {}); break;
     case AnswerKind::kRejected:
       if (row.row != nullptr) row.row->rejected = true;
       tell(row, {});
@@ -449,7 +450,7 @@ Status RunnerPool::take_row(const RunnerChild& child, RunnerChild::Call& call, s
     case AnswerKind::kNoRoom: {
       const std::uint64_t room = child.cells->sizes().answers - answer_table_bytes_;
       // The first of a call has all the room there is.
-      if (answer.bytes > most_answer_bytes_ ||
+      if (answer.bytes > most_answer_bytes(spec_, row.describes) ||
           (index == 0 && !child.awaits && answer.bytes <= room))
         return garbage("it lacks no room");
       if (row.row != nullptr) {

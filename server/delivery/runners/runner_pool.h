@@ -44,6 +44,7 @@ struct CalledRow {
   CallSink* sink = nullptr;
   std::uint64_t token = 0;
   std::uint64_t holder = 0;
+  bool describes = false;          // CallRow's
   std::uint64_t answer_bytes = 0;  // that have been found to be needed
   int ends = 0;                    // of processes that had it in hand
   bool answered = false;           // of a row at a child
@@ -182,7 +183,6 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   const std::string key_;
   const Options options_;
   const std::uint64_t answer_table_bytes_;
-  const std::uint64_t most_answer_bytes_;
   ArenaBudget& budget_;
   const std::shared_ptr<EventLoop> loop_;
 

@@ -98,8 +98,9 @@ class Compiler {
               return std::make_unique<ImageChain>(
                   op, request, decode_key, plan_->spec.batch.layout,
                   [this, request, &op](const std::string& field) {
-                    return may_stack(field) ? sizes_(field, table_.requested_parts()[request], op)
-                                            : PictureSizes{};
+                    if (request >= SampleInput::kFirstArray || !may_stack(field))
+                      return PictureSizes{};
+                    return sizes_(field, table_.requested_parts()[request], op);
                   });
             },
             [](const DecodeVideoOp& op, std::size_t request, const ClipShape& clip) {
@@ -169,7 +170,11 @@ class Compiler {
     if (stage.op == kFetch) return add_fetch(stage);
     if (const auto* const call = dynamic_cast<const CallOp*>(&op)) {
       if (plan_->fetch.name.empty()) return at(stage, "the first stage must be 'fetch'");
-      return add_call(stage, *call);
+      CallSpec spec = call->call();
+      spec.concurrency = stage.concurrency.value_or(0);
+      return add_call(
+          stage, std::move(spec),
+          {.replaces = call->replaces_rejected(), .place = stage.where.text(), .stage = stage.op});
     }
     if (plan_->fetch.name.empty())
       return at(stage, "the first stage must be 'fetch', which brings the bytes that '" + stage.op +
@@ -190,16 +195,23 @@ class Compiler {
     if (!plan_->fetch.name.empty()) return at(stage, "'fetch' stands twice");
     constexpr int kDefaultReads = 16;
     plan_->fetch = {.name = stage.op, .concurrency = stage.concurrency.value_or(kDefaultReads)};
+    const auto* const dataset = std::get_if<DatasetSpec>(&plan_->spec.source.items);
+    return dataset == nullptr ? Status() : add_dataset(stage, *dataset);
+  }
+
+  // The call that brings items of a dataset: what else is known of them is the listing's alone.
+  Status add_dataset(const spec::StageSpec& stage, const DatasetSpec& dataset) {
+    SPDLD_TRY(add_call(stage, dataset.call,
+                       {.replaces = dataset.replaces_rejected,
+                        .place = stage.where.text(),
+                        .stage = "source.python"}));
+    table_.fields().remove_if([](const Field& field) { return field.kind == Field::Kind::kValue; });
     return {};
   }
 
   // Makes the fields that the function is given, and enters those that it gives back.
-  Status add_call(const spec::StageSpec& stage, const CallOp& op) {
-    CallSpec spec = op.call();
-    PlannedCall call{.rejection = {.replaces = op.replaces_rejected(),
-                                   .place = stage.where.text(),
-                                   .stage = stage.op},
-                     .where = stage.where};
+  Status add_call(const spec::StageSpec& stage, CallSpec spec, Rejection rejection) {
+    PlannedCall call{.rejection = std::move(rejection), .where = stage.where};
     SPDLD_ASSIGN(std::vector<Field> taken, with_place(stage, table_.take(spec.in)));
     std::vector<CallField> arguments;
     for (Field& field : taken) {
@@ -207,7 +219,6 @@ class Compiler {
       arguments.push_back(argument);
     }
     spec.in = std::move(arguments);
-    spec.concurrency = stage.concurrency.value_or(0);
     call.first_array = plan_->arrays.size();
     for (const CallField& given : spec.out) {
       const TensorSpec tensor = tensor_of_answer(given);
@@ -270,8 +281,15 @@ class Compiler {
     plan_->task_tensors.push_back(tensor);
     plan_->task_arrays.push_back(array);
     plan_->task_ops.push_back(fmt::format("{}", fmt::join(field.ops, kOpsJoin)));
-    plan_->task_parts.push_back(field.optional ? field.request : std::nullopt);
+    const bool may_lack = field.optional || is_array(field.request);
+    plan_->task_parts.push_back(may_lack ? field.request : std::nullopt);
+    task_requests_.push_back(field.request);
     return task;
+  }
+
+  // Whether it is bytes that a call gives back.
+  static bool is_array(const std::optional<std::size_t>& request) {
+    return request && *request >= SampleInput::kFirstArray;
   }
 
   Status add_filter(const spec::StageSpec& stage, const FilterOp& op) {
@@ -310,6 +328,11 @@ class Compiler {
     for (const std::size_t part : table_.requested_parts())
       plan_->requests.push_back({.part = part});
     const auto& cache = spec.cache;
+    if (cache && plan_->requests.empty())
+      return Status(Code::kInvalidArgument,
+                    cache->location.text() +
+                        ": cache: nothing is read here, as items come from a dataset of your own: "
+                        "leave 'cache' out, and have the dataset keep what is dear");
     if (cache && cache->form != spec::CacheSpec::Form::kEncoded && plan_->image == nullptr)
       return Status(Code::kInvalidArgument, cache->location.text() + ": cache: " + uncached_text());
     if (plan_->process.name.empty()) plan_->process.name = "pack";
@@ -326,6 +349,7 @@ class Compiler {
       for (std::size_t i = 0; i < call.spec.out.size(); ++i) {
         TensorSpec& array = plan_->arrays[call.first_array + i];
         array.max_row_bytes = kMostArrayBytes;
+        if (call.spec.is_dataset) continue;  // its processes serve other batches, too
         for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
           const TensorSource& source = plan_->sources[t];
           const bool is_it =
@@ -440,7 +464,10 @@ class Compiler {
     for (const auto& [array, value] : table_.array_values())
       plan_->array_values.push_back({.array = array, .value = value, .calls = calls_before(array)});
     for (const auto& task : tasks) {
-      calls.push_back(task->array() ? calls_before(*task->array()) : 0);
+      const auto& request = task_requests_[calls.size()];
+      calls.push_back(task->array()       ? calls_before(*task->array())
+                      : is_array(request) ? calls_before(*request - SampleInput::kFirstArray)
+                                          : 0);
       for (const std::size_t value : task->values()) {
         for (const Plan::ArrayValue& from : plan_->array_values) {
           if (from.value == value) calls.back() = std::max(calls.back(), from.calls);
@@ -494,7 +521,8 @@ class Compiler {
           canvas = image;
           image->is_canvas = true;
         }
-        if (plan_->image == nullptr && image->decode != nullptr) plan_->image = image;
+        if (plan_->image == nullptr && image->decode != nullptr && !is_array(image->request))
+          plan_->image = image;
       }
     };
     find(false);
@@ -632,6 +660,7 @@ class Compiler {
   const source::ClassNames classes_;
   FieldTable table_;
   std::vector<std::pair<const Field*, std::size_t>> presences_;  // of parts: a value of the row
+  std::vector<std::optional<std::size_t>> task_requests_;        // Field::request of each task
   std::map<std::string, std::uint64_t> occurrences_;
 };
 

@@ -75,7 +75,8 @@ struct Plan {
   std::vector<std::size_t> task_calls;
   // Tasks before this one are run once so many calls have come back.
   std::size_t tasks_end(std::size_t calls_back) const;
-  // The request of each task whose field rows need not have; none: all rows have it.
+  // The request of each task whose field rows need not have, as they lack the part or a call has
+  // given them nothing; none: all rows have it.
   std::vector<std::optional<std::size_t>> task_parts;
   // Values of a row that are made are numbered from here on, behind the source's: what each is
   // where the row lacks what it is made of.

@@ -35,9 +35,6 @@ struct PlannedCall {
   spec::Location where = {};
 };
 
-// What a row of an array that lies beside the batch may take at most.
-inline constexpr std::uint64_t kMostArrayBytes = std::uint64_t{256} << 20;
-
 // How a batch has the field that a call gives back.
 TensorSpec tensor_of_answer(const CallField& field);
 // How a function is given a field of the listing, of a part, or of an array; an error where it

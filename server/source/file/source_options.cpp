@@ -14,6 +14,9 @@ SourceOptions SourceOptions::for_another() const {
   SourceOptions other(io);
   other.kept = kept;
   other.prober = prober;
+  other.open_call = open_call;
+  other.wait_for_runners = wait_for_runners;
+  other.may_wait_for_runners = may_wait_for_runners;
   other.dataset = dataset;
   other.from_kept_alone = from_kept_alone;
   other.access = access;

@@ -12,6 +12,7 @@
 #include "base/memory/buffer_memory.h"
 #include "base/users/listing_memory.h"
 #include "op/order_spec.h"
+#include "op/row_call.h"
 #include "source/file/access.h"
 #include "source/file/io_pool.h"
 
@@ -59,6 +60,14 @@ struct SourceOptions {
   // Called while the listing goes on, by the thread that asked for it, with the number of items
   // seen so far and what is being done, where there is more to say than that; at least once.
   std::function<void(std::uint64_t items, const std::string& what)> progress;
+  // Of a dataset of the user's own: opens the way to the processes that have it; null: there is
+  // none. While these are waited for, wait_for_runners is called with what that is and the pools
+  // that no process serves (RowCaller::wanted); where nobody who hears of it would start one, to
+  // wait for them is an error.
+  std::function<Result<std::shared_ptr<RowCaller>>(const CallSpec&)> open_call;
+  std::function<void(const std::string& what, const std::vector<std::string>& pools)>
+      wait_for_runners;
+  bool may_wait_for_runners = false;
   // What an annotation file has wrong is an error; else it is left out with a warning.
   bool fail_on_bad_rows = false;
   std::stop_token stop;  // ends the listing with kCancelled

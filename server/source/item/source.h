@@ -65,7 +65,7 @@ class Source {
   // follows from the listing and the classes.
   virtual std::string values_digest() const { return {}; }
 
-  // Names that differ; at least one part.
+  // Names that differ; at least one part, but of a dataset of the user's own (DatasetSpec).
   virtual const std::vector<SourceField>& fields() const = 0;
   // Class names in index order; empty without labels.
   virtual const std::vector<std::string>& classes() const = 0;

@@ -203,18 +203,39 @@ TEST_P(BehindCallsTest, BoxesAreMovedWithTheImage) {
               wanted);
   expect_same(make("  - decode_image\n" + python_of(kAnySize) + boxes + ops, {caller(unchanged)}),
               wanted);
-  const auto in_order_of_names = caller([](CallRow& row) -> Status {
-    std::swap(row.arguments[0], row.arguments[1]);
+  const auto as_boxes = caller([](CallRow& row) -> Status {
     SPDLD_TRY(unchanged(row));
-    row.answers[0].shape = {2, 4};
+    row.answers[1].shape = {2, 4};
     return {};
   });
   expect_same(make("  - decode_image\n"
                    "  - python: {call: 'm:f', in: [image, boxes], out: {image: 'uint8[-1,-1,3]', "
                    "boxes: 'float64[-1,4]'}}\n" +
                        boxes + ops,
-                   {in_order_of_names}),
+                   {as_boxes}),
               wanted);
+}
+
+TEST_P(BehindCallsTest, BytesThatComeBackAreDecodedAsThoseThatAreFetched) {
+  const std::string ops =
+      "  - decode_image: {field: mask, mode: index}\n"
+      "  - random_resized_crop: 24\n  - random_horizontal_flip\n";
+  const Made wanted = make("  - decode_image\n" + ops);
+  expect_same(make(python_of("bytes") + "  - decode_image\n" + ops, {caller(unchanged)}), wanted);
+  expect_same(make(python_of("bytes", "mask") + "  - decode_image\n" + ops, {caller(unchanged)}),
+              wanted);
+}
+
+TEST_P(BehindCallsTest, BytesThatComeBackAndAreNoImageAreTheFaultOfTheItem) {
+  const auto spoils = caller([](CallRow& row) {
+    const bool bad = row.item == 3;
+    put(row.answers[0], bad ? "no image" : static_cast<const void*>(row.arguments[0].bytes.data()),
+        bad ? 8 : row.arguments[0].bytes.size());
+    return Status();
+  });
+  const Made made = make(python_of("bytes") + "  - decode_image\n  - resize: [8, 8]\n", {spoils});
+  ASSERT_TRUE(made.status.ok()) << made.status.message();
+  EXPECT_EQ(spoils->calls, static_cast<int>(kBoxedItems) + 1) << "another item took its place";
 }
 
 // Each of another length, of two channels.

@@ -30,7 +30,7 @@ class Hung {
       ++state->begun;
       state->begun.notify_all();
       state->gate.wait(false);
-      state->wanted = progress(1, "");
+      state->wanted = progress(1, "", {});
       return std::make_shared<const int>(7);
     };
   }
@@ -219,11 +219,11 @@ TEST(ListingsTest, OneThatNobodyWaitsForAnyMoreDoesNotBegin) {
 TEST(ListingsTest, AWaiterLeavesWhenItsProgressGivesUpThoughTheListingHangs) {
   Listings listings(kPatient);
   Hung hung;
-  const ListingOutcome outcome =
-      wait(listings, kUser, "a", hung.work(), [&](std::uint64_t, const std::string& what) {
-        EXPECT_EQ(what, "the dataset is being opened");
-        return false;
-      });
+  const ListingOutcome outcome = wait(listings, kUser, "a", hung.work(),
+                                      [&](std::uint64_t, const std::string& what, const auto&) {
+                                        EXPECT_EQ(what, "the dataset is being opened");
+                                        return false;
+                                      });
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().code(), Code::kCancelled);
 }
@@ -234,11 +234,12 @@ TEST(ListingsTest, AWaiterIsShownHowFarAListingHasComeAtLeastOnce) {
   const auto outcome = wait(
       listings, kUser, "a",
       [](const ListingProgress& progress) -> ListingOutcome {
-        progress(42, "listing");
+        progress(42, "listing", {"pool"});
         return std::make_shared<const int>(1);
       },
-      [&](std::uint64_t items, const std::string&) {
+      [&](std::uint64_t items, const std::string&, const std::vector<std::string>& pools) {
         shown = items;
+        EXPECT_EQ(pools.empty(), items == 0);
         return true;
       });
   EXPECT_TRUE(outcome);

@@ -137,7 +137,7 @@ class HungTrialTest : public FirstBatchTest {
   std::string give_up() {
     std::string told;
     const auto given_up = sessions_->trials().first_batch(
-        self_.uid, pipeline_, [&](std::uint64_t rows, const std::string& what) {
+        self_.uid, pipeline_, [&](std::uint64_t rows, const std::string& what, const auto&) {
           EXPECT_EQ(rows, 0U);
           told = what;
           return false;

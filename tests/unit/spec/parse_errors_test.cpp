@@ -187,7 +187,8 @@ TEST(ParseErrors, NameTheNearestOpAndSource) {
       "not built in there is Loader(..., map=), see 'A function on each batch' in "
       "docs/python.md");
   EXPECT_EQ(error_instead("source: {s3: {bucket: x}}"),
-            "p.yaml:2:10: source: unknown source 's3'; there are: files, table, coco, webdataset");
+            "p.yaml:2:10: source: unknown source 's3'; there are: files, table, coco, webdataset, "
+            "python");
   EXPECT_EQ(error_instead("source: {webdatset: {shards: x.tar}}"),
             "p.yaml:2:10: source: unknown source 'webdatset'; did you mean 'webdataset'?");
 }

@@ -39,8 +39,8 @@ TEST(CallPlan, GivesBytesAndValuesAndTakesFieldsInTheirPlace) {
   EXPECT_EQ(call.arguments[1].from, From::kValue);
   EXPECT_EQ(call.spec.in[1].kind, CallField::Kind::kInt64);
   ASSERT_EQ((*plan)->tensors.size(), 2U) << "what the function was given is delivered no more";
-  EXPECT_EQ((*plan)->tensors[0].name, "n");
-  EXPECT_EQ((*plan)->tensors[1].shape, (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ((*plan)->tensors[0].shape, (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ((*plan)->tensors[1].name, "n") << "in the order of the text, as of its tuples";
   EXPECT_FALSE((*plan)->packs());
 }
 
@@ -109,13 +109,13 @@ TEST(CallPlan, RefusesWhatCannotBeCalled) {
         << type;
 }
 
-TEST(CallPlan, RefusesToDecodeWhatAFunctionGaveBack) {
-  const std::string why =
-      refusal("  - python: {call: 'm:f', in: [image], out: {image: bytes}}\n  - decode_image\n");
-  EXPECT_NE(why.find("the field 'image' comes back from 'python' as bytes, and 'decode_image' "
-                     "works on no such arrays"),
-            std::string::npos)
-      << why;
+TEST(CallPlan, RefusesToDecodeWhatComesBackAndIsNoBytes) {
+  for (const char* const type : {"text", "uint8[-1]"}) {
+    const std::string why = refusal("  - python: {call: 'm:f', in: [image], out: {image: '" +
+                                    std::string(type) + "'}}\n  - decode_image\n");
+    EXPECT_NE(why.find("and 'decode_image' works on bytes: declare it so"), std::string::npos)
+        << why;
+  }
 }
 
 TEST(CallPlan, LeavesWhatNoOpTakesUpAsItIsDeclared) {
@@ -126,9 +126,9 @@ TEST(CallPlan, LeavesWhatNoOpTakesUpAsItIsDeclared) {
   ASSERT_TRUE(plan) << plan.error().message();
   const Plan& made = **plan;
   ASSERT_EQ(made.tensors.size(), 4U);
-  EXPECT_EQ(made.tensors[1].shape, (std::vector<std::int64_t>{8, 6}));
-  EXPECT_EQ(made.tensors[2].shape, (std::vector<std::int64_t>{3, 4, 4})) << "as the batch lies";
-  EXPECT_EQ(made.tensors[2].dtype, DType::kFloat32);
+  EXPECT_EQ(made.tensors[1].shape, (std::vector<std::int64_t>{3, 4, 4})) << "as the batch lies";
+  EXPECT_EQ(made.tensors[1].dtype, DType::kFloat32);
+  EXPECT_EQ(made.tensors[2].shape, (std::vector<std::int64_t>{8, 6}));
   EXPECT_EQ(made.tensors[3].shape, (std::vector<std::int64_t>{8, 6, 1}));
   ASSERT_EQ(made.tasks.size(), 1U);
   EXPECT_EQ(made.task_ops.at(0), "center_crop + normalize");
@@ -218,9 +218,86 @@ TEST(CallPlan, RefusesAMaskThatWasMovedWithTheImageThatAFunctionWasGiven) {
             "these stages on one side of it");
 }
 
+// Of a dataset whose listing has a column.
+Result<std::shared_ptr<const Plan>> compile_dataset(const std::string& source,
+                                                    const std::string& rest) {
+  spec::ParseOptions options;
+  options.directory = "/texts";
+  SPDLD_ASSIGN(spec::PipelineSpec spec,
+               spec::parse_pipeline("pipeline: test\nsource:\n  " + source + "\n" + rest,
+                                    "test.yaml", testing::ops(), options));
+  using Kind = source::SourceField::Kind;
+  return compile(std::move(spec), testing::ops(),
+                 {{.name = "index", .kind = Kind::kValue, .index = 0},
+                  {.name = "items", .kind = Kind::kValue, .index = 1},
+                  {.name = "length", .kind = Kind::kValue, .index = 2}});
+}
+
+std::string dataset_refusal(const std::string& source, const std::string& rest) {
+  const auto plan = compile_dataset(source, rest);
+  return plan ? "none" : plan.error().message();
+}
+
+TEST(DatasetPlan, AsksForItemsByTheirIndexAndDeliversTheDeclaredFieldsAlone) {
+  const auto plan = compile_dataset(
+      "python: {call: 'data.py:Pets', args: {n: 3}, version: 2, concurrency: 5, "
+      "fields: {picture: bytes, count: int64}}",
+      "stages: [fetch, {decode_image: {field: picture}}, {resize: [8, 8]}]\nbatch: {size: 4}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  const CallSpec& spec = (*plan)->calls.at(0).spec;
+  EXPECT_TRUE(spec.is_dataset);
+  EXPECT_EQ(spec.call, "/texts/data.py:Pets");
+  EXPECT_EQ(spec.args, R"({"n":3})");
+  EXPECT_EQ(spec.version, 2);
+  EXPECT_EQ(spec.concurrency, 5);
+  ASSERT_EQ((*plan)->calls[0].arguments.size(), 2U);
+  EXPECT_EQ((*plan)->calls[0].arguments[0].from, From::kValue);
+  EXPECT_TRUE((*plan)->requests.empty());
+  EXPECT_EQ((*plan)->image, nullptr) << "a cache keeps what the daemon has fetched";
+  EXPECT_EQ((*plan)->task_calls, (std::vector<std::size_t>{1}));
+  ASSERT_EQ((*plan)->tensors.size(), 2U);
+  EXPECT_EQ((*plan)->tensors[0].name, "picture");
+  EXPECT_EQ((*plan)->tensors[1].name, "count");
+}
+
+TEST(DatasetPlan, TheProcessesAreThoseThatSaidHowManyItemsThereAre) {
+  const auto plan = compile_dataset("python: {call: 'm:D', fields: {text: text, n: int64}}",
+                                    "stages: [fetch]\nbatch: {size: 4, max_bytes: 1KiB}\n");
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ((*plan)->calls.at(0).spec, std::get<DatasetSpec>((*plan)->spec.source.items).call);
+}
+
+TEST(DatasetPlan, RefusesWhatIsForFilesAlone) {
+  const std::string source = "python: {call: 'm:D', fields: {image: bytes}}";
+  const std::string rest = "stages: [fetch]\nbatch: {size: 4, max_bytes: 1KiB}\n";
+  EXPECT_NE(dataset_refusal(source, rest + "cache: {form: encoded, size: 1MiB}\n")
+                .find("cache: nothing is read here"),
+            std::string::npos)
+      << dataset_refusal(source, rest + "cache: {form: encoded, size: 1MiB}\n");
+  EXPECT_NE(dataset_refusal(source + "\n  windows: {seconds: 1}", rest)
+                .find("source.windows: the items of a dataset of your own are no files"),
+            std::string::npos)
+      << dataset_refusal(source + "\n  windows: {seconds: 1}", rest);
+  EXPECT_NE(dataset_refusal("python: {call: 'm:D', fields: {}}", rest)
+                .find("test.yaml:3:11: source.python: fields: names at least one field"),
+            std::string::npos)
+      << dataset_refusal("python: {call: 'm:D', fields: {}}", rest);
+  EXPECT_NE(dataset_refusal("python: {call: D, fields: {image: bytes}}", rest)
+                .find("expected MODULE:FUNCTION or FILE.py:FUNCTION"),
+            std::string::npos);
+}
+
+TEST(DatasetPlan, JsonThatComesBackIsRefused) {
+  EXPECT_NE(dataset_refusal("python: {call: 'm:D', fields: {json: bytes}}",
+                            "stages: [fetch, {decode_json: {values: {n: /n}}}]\n"
+                            "batch: {size: 4, max_bytes: 1KiB}\n")
+                .find("'decode_json' works on no such arrays"),
+            std::string::npos);
+}
+
 TEST(CallPlan, DeclaresATypeAsItWasWritten) {
   for (const char* const type : {"uint8[224,224,3]", "float32[-1,4]", "int32[]", "int64", "text"}) {
-    const auto field = parse_call_field("x", type);
+    const auto field = parse_call_field("out.x", "x", type);
     ASSERT_TRUE(field) << field.error().message();
     EXPECT_EQ(declared_as(*field), type);
   }
