@@ -105,6 +105,8 @@ Result<CallSpec> read_call(const Params& params, const char* fields) {
   SPDLD_TRY(check_call(call.call));
   SPDLD_ASSIGN(call.out, declared_fields(params, fields));
   SPDLD_ASSIGN(call.timeout, parse_timeout(params.get<std::string>("timeout")));
+  if (params.has("max_rss"))
+    call.max_rss = static_cast<std::uint64_t>(params.get<std::int64_t>("max_rss"));
   call.spawn = params.get<std::string>("start") == "spawn";
   return call;
 }
@@ -156,6 +158,11 @@ std::vector<ParamInfo> common_params(std::string args_doc, std::string rejected_
            .doc = "a row that takes longer is the fault of its item, and its process is "
                   "ended: 500ms, 60s, 5min",
            .default_value = std::string("60s")},
+          {.name = "max_rss",
+           .type = ParamType::kBytes,
+           .doc = "a process that takes more memory, with what it shares with others, is "
+                  "ended as one is that takes too long; 0: unbounded",
+           .nullable = true},
           {.name = "rejected",
            .type = ParamType::kString,
            .doc = std::move(rejected_doc),

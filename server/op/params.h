@@ -17,6 +17,7 @@ namespace spdld {
 enum class ParamType {
   kBool,
   kInt,
+  kBytes,  // a size, "64MiB": an integer in ParamValue
   kFloat,
   kString,
   kIntList,

@@ -55,6 +55,7 @@ std::string kind(const ParamInfo& param) {
   switch (param.type) {
     case ParamType::kBool: return "`true` or `false`";
     case ParamType::kInt: return "integer" + bounds(param);
+    case ParamType::kBytes: return "a size such as `2GiB`";
     case ParamType::kFloat: return "number" + bounds(param);
     case ParamType::kString: return param.choices.empty() ? "text" : alternatives(param.choices);
     case ParamType::kIntList: return list_of(param, "integer", "integers");

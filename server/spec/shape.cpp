@@ -33,6 +33,7 @@ Shape shape_of(const ParamInfo& param) {
   switch (param.type) {
     case ParamType::kBool: return bool_shape();
     case ParamType::kInt: return int_shape(param.min, param.max);
+    case ParamType::kBytes: return bytes_or_zero_shape();
     case ParamType::kFloat: return float_shape(param.min, param.max);
     case ParamType::kString: return param.new_field ? field_shape() : choice_shape(param.choices);
     case ParamType::kIntList: return list_of(Kind::kInt);
@@ -99,7 +100,8 @@ Key key_of(const ParamInfo& param) {
 ParamValue param_value(const ParamInfo& param, const Json& value) {
   switch (param.type) {
     case ParamType::kBool: return value.get<bool>();
-    case ParamType::kInt: return value.get<std::int64_t>();
+    case ParamType::kInt:
+    case ParamType::kBytes: return value.get<std::int64_t>();
     case ParamType::kFloat: return value.get<double>();
     case ParamType::kString: return value.get<std::string>();
     case ParamType::kIntList: return value.get<std::vector<std::int64_t>>();

@@ -183,7 +183,7 @@ def test_a_function_that_raises_ends_the_job_with_its_traceback(
     assert "_runner_child" not in str(raised.value)
 
 
-@pytest.mark.parametrize("ends", ["raises", "hangs", "exits"])
+@pytest.mark.parametrize("ends", ["raises", "hangs", "exits", "grows"])
 def test_a_bad_item_is_replaced_and_told(
     load_here: Load, write: Write, daemon: Any, ends: str
 ) -> None:
@@ -191,10 +191,12 @@ def test_a_bad_item_is_replaced_and_told(
         "raises": "raise spdld.BadSample('too dark')",
         "hangs": "time.sleep(3600)",
         "exits": "os._exit(3)",
+        "grows": "grow()",
     }[ends]
     file = write(
         f"""
         import os, time
+        import numpy as np
         import spdld
 
         def f(image):
@@ -202,9 +204,16 @@ def test_a_bad_item_is_replaced_and_told(
                 {what}
             return image
 
+        def grow():
+            kept = []
+            while True:
+                kept.append(np.ones(1 << 22, np.uint8))
+                time.sleep(0.01)
+
         darkest = int(open(__file__.replace("aug_images.py", "darkest")).read())
         """,
-        timeout="1s",
+        timeout="60s" if ends == "grows" else "1s",
+        max_rss="256MiB",
     )
     sums = {
         item: int(np.frombuffer(image, np.uint8).sum())
@@ -221,7 +230,12 @@ def test_a_bad_item_is_replaced_and_told(
         runner["pool"] for runner in daemon.ctl_json("get", "runners") if "images" in runner["call"]
     }
     assert of_job
-    why = {"raises": "too dark", "hangs": "longer than timeout", "exits": "exit"}[ends]
+    why = {
+        "raises": "too dark",
+        "hangs": "longer than timeout",
+        "exits": "exit",
+        "grows": "ended 2 processes: it grew beyond max_rss (256.0 MiB)",
+    }[ends]
     assert all(why in failure["message"] for failure in told), told
 
 

@@ -75,6 +75,19 @@ TEST(CallPlan, KeepsTheArgumentsOfAFunctionAsJson) {
             R"({"deep":{"none":null,"on":true},"holes":3,"names":["a","7"],"p":0.5})");
 }
 
+TEST(CallPlan, BoundsTheMemoryOfAProcess) {
+  const auto max_rss = [](const std::string& more) {
+    const auto plan =
+        compile_call("  - python: {call: 'm:f', in: [image], out: {n: int64}" + more + "}\n");
+    EXPECT_TRUE(plan) << plan.error().message();
+    return (*plan)->calls.at(0).spec.max_rss;
+  };
+  EXPECT_EQ(max_rss(", max_rss: 2GiB"), std::uint64_t{2} << 30);
+  EXPECT_EQ(max_rss(", max_rss: 0"), 0U);
+  EXPECT_EQ(max_rss(", max_rss: null"), 0U);
+  EXPECT_EQ(max_rss(""), 0U);
+}
+
 TEST(CallPlan, LooksForAFileBesideTheText) {
   const auto plan = compile_call("  - python: {call: 'aug.py:f', in: [image], out: {n: int64}}\n");
   ASSERT_TRUE(plan) << plan.error().message();
@@ -100,6 +113,10 @@ TEST(CallPlan, RefusesWhatCannotBeCalled) {
   EXPECT_NE(refusal("  - python: {call: 'm:f', " + in_out + ", timeout: soon}\n")
                 .find("expected a time from 1ms to 1440min, such as 60s, got 'soon'"),
             std::string::npos);
+  EXPECT_NE(refusal("  - python: {call: 'm:f', " + in_out + ", max_rss: 2 gigs}\n")
+                .find("max_rss: expected a size such as 64MiB, got '2 gigs'"),
+            std::string::npos)
+      << refusal("  - python: {call: 'm:f', " + in_out + ", max_rss: 2 gigs}\n");
   for (const char* const type :
        {"uint9[2]", "uint8[2", "uint8[0]", "uint8[-2]", "uint8[2,]", "list"})
     EXPECT_NE(
