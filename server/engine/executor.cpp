@@ -628,6 +628,7 @@ bool Executor::leave(Claim& claim, Task& task, RowState state, std::uint64_t ans
     case RowState::kCalled:
       WorkQueue::begin_call(task, batch, answers);
       if (granted_bytes == 0) change.wakes_nobody();
+      if (!is_wanted) claim.lane->run->look_for_dropped();  // who gave it up did not see the call
       return is_wanted && WorkQueue::may_call(*claim.lane);
     case RowState::kNeedsMemory:
     case RowState::kNoMemory:

@@ -148,12 +148,12 @@ CallRow& RowCalls::prepare(const Plan& plan) {
 
 void RowCalls::begin(std::chrono::nanoseconds now) {
   under_way_ = true;
-  since_ = now;
+  since_ = now + call_.pause;
 }
 
 std::chrono::nanoseconds RowCalls::answered(Status status, std::chrono::nanoseconds now) {
   status_ = std::move(status);
-  return now - since_;
+  return std::max(now - since_, std::chrono::nanoseconds(0));
 }
 
 Status RowCalls::take(bool& rejected) {

@@ -55,7 +55,7 @@ class RowCalls {
   CallRow& prepare(const Plan& plan);
   // The call is the caller's from now on. Answered from another thread, with answered().
   void begin(std::chrono::nanoseconds now);
-  // Returns how long it took.
+  // Returns how long it took, behind its pause.
   std::chrono::nanoseconds answered(Status status, std::chrono::nanoseconds now);
   // Takes in what came back, or tells why nothing did. `rejected`: the function gave None.
   Status take(bool& rejected);
@@ -63,6 +63,7 @@ class RowCalls {
   Status put_nothing(const Plan& plan);
   // The call that came back last is made again. False: that was done `most` times already.
   bool try_again(int most);
+  int tries() const { return tries_; }  // of the call that is next, that failed
 
   // Frees buffers of more than this.
   void shrink(std::size_t kept_bytes);
@@ -75,7 +76,7 @@ class RowCalls {
   CallRow call_;
   std::size_t back_ = 0;       // calls that have come back
   std::size_t first_out_ = 0;  // of the call that is under way, among the arrays
-  int tries_ = 0;              // of the call that is next, that failed
+  int tries_ = 0;
   bool under_way_ = false;
   bool goes_on_ = false;
   Tasks tasks_;

@@ -102,6 +102,7 @@ Run::Run(std::shared_ptr<const Plan> plan, std::shared_ptr<source::Source> sourc
       fetch_concurrency_(plan_->fetch.concurrency),
       stage_concurrency_(plan_->process.concurrency),
       clock_(clock),
+      call_pauses_(plan_->spec.on_error.io, source::RetryPauses::kFirst),
       fetch_(*plan_, *source_, cache_.get(), clock),
       call_stats_(std::make_unique<StageStats[]>(plan_->calls.size())),
       op_times_(*plan_),
@@ -230,6 +231,8 @@ RowState Run::begin_call(Row& row, CallSink& sink, std::uint64_t token) {
   call.position = row.order->rows.position(row.index);
   call.item = row.item;
   call.dropped = row.dropped;
+  call.pause = calls.tries() == 0 ? std::chrono::nanoseconds(0)
+                                  : call_pauses_.pause(calls.tries(), source_->uri(row.item));
   calls.begin(clock_.now());
   call_stats_[number].begin();
   callers_[number]->call(call, sink, token);  // from here on it may be with another worker
@@ -263,8 +266,13 @@ RowState Run::end_call(Row& row, const Return& from) {
       }
       status = calls.put_nothing(*plan_);
     }
-    if (status.code() == Code::kUnavailable && calls.try_again(plan_->spec.on_error.io.retries))
-      return begin_call(row, from.sink, from.token);
+    if (status.code() == Code::kUnavailable) {
+      if (calls.try_again(call_pauses_.retries())) return begin_call(row, from.sink, from.token);
+      const auto retries = static_cast<std::uint64_t>(call_pauses_.retries());
+      if (retries > 0)
+        status = Status(Code::kUnavailable,
+                        status.message() + ", also after " + counted(retries, "retry", "retries"));
+    }
   } catch (const std::bad_alloc&) {
     row.bytes.restart();
     calls.restart();

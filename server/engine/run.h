@@ -24,6 +24,7 @@
 #include "engine/stage_stats.h"
 #include "engine/stream_port.h"
 #include "op/jpeg_images.h"
+#include "source/file/retry_pauses.h"
 #include "source/item/source.h"
 #include "source/order/sampler.h"
 
@@ -253,6 +254,7 @@ class Run {
   std::atomic<int> fetch_concurrency_;
   std::atomic<int> stage_concurrency_;  // of process; 0: as many as there are workers
   const Clock& clock_;
+  const source::RetryPauses call_pauses_;
   RowFetch fetch_;
   StageStats process_stats_;
   const std::unique_ptr<StageStats[]> call_stats_;  // [call]

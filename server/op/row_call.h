@@ -76,6 +76,7 @@ struct CallRow {
   std::uint64_t position = 0;
   std::uint64_t item = 0;
   const std::atomic<bool>* dropped = nullptr;  // nobody wants it any more; null: it never is
+  std::chrono::nanoseconds pause{0};           // before it is taken: it was called in vain just now
   std::vector<CallArgument> arguments;         // one for each CallSpec::in
   bool describes = false;                      // asks a dataset what it is, and for no item
 
@@ -100,8 +101,8 @@ class CallSink {
 class RowCaller {
  public:
   virtual ~RowCaller() = default;
-  // Returns at once. Rows are taken in the order in which they came, several at once where they
-  // wait; rows that come back may overtake each other.
+  // Returns at once. Rows are taken in the order in which they came, or in which their pauses end,
+  // several at once where they wait; rows that come back may overtake each other.
   virtual void call(CallRow& row, CallSink& sink, std::uint64_t token) = 0;
   // Some rows have been dropped: those that no process has yet come back with kCancelled, from
   // another thread.

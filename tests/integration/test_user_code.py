@@ -239,6 +239,42 @@ def test_a_bad_item_is_replaced_and_told(
     assert all(why in failure["message"] for failure in told), told
 
 
+@pytest.mark.parametrize("failures", [2, 3])
+def test_a_row_that_meets_a_server_that_is_down_is_tried_again_after_pauses(
+    load_here: Load, write: Write, failures: int
+) -> None:
+    file = write(
+        f"""
+        import time
+
+        tried = []  # the first row
+
+        def f(image):
+            row = image.tobytes()
+            if not tried or tried[0] == row:
+                tried.append(row)
+                with open(__file__ + ".times", "a") as times:
+                    print(time.monotonic(), file=times)
+                if len(tried) <= {failures}:
+                    raise ConnectionError("refused")
+            return image
+        """,
+        concurrency=1,
+    )
+    with file.open("a") as text:
+        text.write("on_error: {io: {retry: 2}}\n")
+    loader = load_here(file)
+    if failures > 2:
+        with pytest.raises(spdld.PipelineError, match="refused, also after 2 retries"):
+            epoch(loader)
+    else:
+        assert len(epoch(loader)) == ITEMS
+    times = [float(line) for line in (file.parent / "aug_images.py.times").read_text().split()]
+    assert len(times) == 3
+    assert times[1] - times[0] >= 0.025
+    assert times[2] - times[1] >= 0.05
+
+
 @pytest.mark.parametrize("rejected", ["replace", "invalid"])
 def test_a_row_for_which_a_function_gives_none_is_rejected(
     load_here: Load, write: Write, daemon: Any, rejected: str

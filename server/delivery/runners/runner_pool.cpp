@@ -161,31 +161,58 @@ void RunnerPool::take_up() {
 }
 
 void RunnerPool::take_incoming() {
-  MutexLock lock(mutex_);
-  posted_ = false;
-  queue_.insert(queue_.end(), incoming_.begin(), incoming_.end());
-  incoming_.clear();
+  std::vector<CalledRow> incoming;
+  {
+    MutexLock lock(mutex_);
+    posted_ = false;
+    incoming.swap(incoming_);
+  }
+  for (CalledRow& row : incoming) {
+    if (row.row->pause.count() > 0 && !unwanted(row)) {
+      hold_back(row);
+    } else {
+      queue_.push_back(row);
+    }
+  }
+}
+
+void RunnerPool::hold_back(CalledRow row) {
+  const auto pause = row.row->pause;
+  row.due = Clock::now() + pause;
+  paused_.push_back(row);
+  loop_->run_after(std::chrono::ceil<std::chrono::milliseconds>(pause),
+                   [pool = weak_from_this()] {
+                     if (const auto alive = pool.lock()) alive->end_pauses();
+                   });
+}
+
+void RunnerPool::end_pauses() {
+  const auto now = Clock::now();
+  std::erase_if(paused_, [&](const CalledRow& row) {
+    if (row.due <= now) queue_.push_back(row);
+    return row.due <= now;
+  });
+  dispatch();
+  flush();
+}
+
+void RunnerPool::cancel(const std::function<bool(const CalledRow&)>& which) {
+  for (std::deque<CalledRow>* const rows : {&queue_, &paused_}) {
+    std::erase_if(*rows, [&](CalledRow& row) {
+      if (which(row)) tell(row, cancelled());
+      return row.row == nullptr;
+    });
+  }
 }
 
 void RunnerPool::drop_unwanted() {
-  std::deque<CalledRow> wanted;
-  for (CalledRow& row : queue_) {
-    if (unwanted(row)) {
-      tell(row, cancelled());
-    } else {
-      wanted.push_back(row);
-    }
-  }
-  queue_.swap(wanted);
+  cancel(unwanted);
   flush();
 }
 
 void RunnerPool::forget(std::uint64_t holder) {
   take_incoming();
-  std::erase_if(queue_, [&](CalledRow& row) {
-    if (row.holder == holder) tell(row, cancelled());
-    return row.row == nullptr;
-  });
+  cancel([&](const CalledRow& row) { return row.holder == holder; });
   for (const auto& supervisor : supervisors_)
     for (const auto& [number, child] : supervisor->children)
       for (RunnerChild::Call& call : child->calls)
@@ -219,8 +246,7 @@ void RunnerPool::stop() {
     stopped_ = true;
   }
   take_incoming();
-  for (CalledRow& row : queue_) tell(row, cancelled());
-  queue_.clear();
+  cancel([](const CalledRow&) { return true; });
   for (const auto& supervisor : std::exchange(supervisors_, {})) {
     supervisor->channel->close();
     for (const auto& [number, child] : supervisor->children) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -48,6 +49,7 @@ struct CalledRow {
   std::uint64_t answer_bytes = 0;  // that have been found to be needed
   int ends = 0;                    // of processes that had it in hand
   bool answered = false;           // of a row at a child
+  std::chrono::steady_clock::time_point due = {};  // its pause ends
 };
 
 struct RunnerSupervisor;
@@ -153,6 +155,11 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   void look_again();
   void take_up() SPDLD_EXCLUDES(mutex_);
   void take_incoming() SPDLD_EXCLUDES(mutex_);
+  // Until its pause ends.
+  void hold_back(CalledRow row);
+  void end_pauses();
+  // Those of the rows that no child has, and that such is true of, come back uncalled.
+  void cancel(const std::function<bool(const CalledRow&)>& which);
   void dispatch();
   std::shared_ptr<RunnerChild> idlest() const;
   // False: no child may have rows now.
@@ -187,6 +194,7 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   const std::shared_ptr<EventLoop> loop_;
 
   std::deque<CalledRow> queue_;
+  std::deque<CalledRow> paused_;
   std::vector<std::shared_ptr<RunnerSupervisor>> supervisors_;
   std::vector<Told> told_;
   std::uint64_t next_call_ = 1;

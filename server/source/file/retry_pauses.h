@@ -9,11 +9,13 @@
 
 namespace spdld::source {
 
-// How often a fetch is retried, and after which pauses: they double, up to five seconds, and each
-// is shortened at random by up to a half so that nodes do not come back in step. A value; any
-// thread.
+// How often a fetch, or a call of a user's function, is retried, and after which pauses: they
+// double, up to five seconds, and each is shortened at random by up to a half so that nodes do not
+// come back in step. A value; any thread.
 class RetryPauses {
  public:
+  static constexpr std::chrono::nanoseconds kFirst = std::chrono::milliseconds(50);
+
   RetryPauses(RetrySpec retry, std::chrono::nanoseconds first_pause);
 
   int retries() const { return retries_; }

@@ -15,6 +15,7 @@
 #include "op/row_call.h"
 #include "source/file/access.h"
 #include "source/file/io_pool.h"
+#include "source/file/retry_pauses.h"
 
 namespace spdld::source {
 
@@ -47,7 +48,7 @@ struct SourceOptions {
   // counts.
   std::vector<std::string> classes;
   RetrySpec retry;
-  std::chrono::nanoseconds retry_pause = std::chrono::milliseconds(50);  // the first; then doubled
+  std::chrono::nanoseconds retry_pause = RetryPauses::kFirst;
   std::uint64_t max_file_bytes = std::uint64_t{1} << 30;
   std::shared_ptr<BufferMemory> buffers;  // where bytes count that are brought; null: nowhere
   // Where what lies near an item is kept, for items that are read by neighbours; null: nowhere.

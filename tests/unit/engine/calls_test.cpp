@@ -205,19 +205,27 @@ TEST_P(CallsTest, EndTheStreamOfAFunctionThatRaises) {
 }
 
 TEST_P(CallsTest, TryARowAgainThatMetATransientError) {
-  std::map<std::uint64_t, int> tries;
+  std::vector<std::chrono::nanoseconds> pauses;
   Mutex mutex;
   const auto flaky = caller([&](CallRow& row) -> Status {
-    {
-      MutexLock lock(mutex);
-      if (row.item == 3 && ++tries[row.item] <= 2) return {Code::kUnavailable, "TimeoutError"};
+    MutexLock lock(mutex);
+    if (row.item != 3) {
+      EXPECT_EQ(row.pause.count(), 0);
+      return shout(row);
     }
-    return shout(row);
+    pauses.push_back(row.pause);
+    return pauses.size() <= 2 ? Status(Code::kUnavailable, "TimeoutError") : shout(row);
   });
   const auto reader = start(kShout, {flaky});
   reader->wait_for_end(kCalled / kCalledRows);
   for (std::uint64_t row = 0; row < kCalled; ++row) expect_shouted(*reader, row, row);
   EXPECT_EQ(flaky->calls, static_cast<int>(kCalled) + 2);
+  MutexLock lock(mutex);
+  ASSERT_EQ(pauses.size(), 3U);
+  using std::chrono::milliseconds;
+  EXPECT_EQ(pauses[0].count(), 0);
+  EXPECT_TRUE(pauses[1] >= milliseconds(25) && pauses[1] <= milliseconds(50));
+  EXPECT_TRUE(pauses[2] >= milliseconds(50) && pauses[2] <= milliseconds(100));
 }
 
 TEST_P(CallsTest, FailARowThatOnlyMeetsTransientErrors) {
@@ -225,6 +233,8 @@ TEST_P(CallsTest, FailARowThatOnlyMeetsTransientErrors) {
   const auto reader = start(kShout, {down});
   while (reader->failed().ok()) std::this_thread::yield();
   EXPECT_EQ(reader->failed().code(), Code::kUnavailable);
+  EXPECT_NE(reader->failed().message().find("no server, also after 5 retries"), std::string::npos)
+      << reader->failed().message();
 }
 
 INSTANTIATE_TEST_SUITE_P(AnsweredBy, CallsTest, ::testing::Values(0U, 1U, 3U),

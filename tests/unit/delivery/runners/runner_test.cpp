@@ -295,6 +295,36 @@ TEST_F(RunnerTest, RowsThatNobodyWantsComeBackUncalled) {
   EXPECT_TRUE(sink_.status(1).ok());
 }
 
+TEST_F(RunnerTest, ARowIsTakenWhenItsPauseEndsAndHoldsUpNoOther) {
+  start();
+  const auto caller = open(text_call("def f(x): return x\n"));
+  start_supervisor(*caller);
+  std::atomic<bool> dropped{false};
+  const auto begun = std::chrono::steady_clock::now();
+  const auto pause = std::chrono::milliseconds(50);
+  for (const std::chrono::nanoseconds of :
+       {std::chrono::nanoseconds(std::chrono::hours(1)), std::chrono::nanoseconds(pause)}) {
+    const std::uint64_t token = rows_.size();
+    TestRow& row = rows_.emplace_back();
+    row.bytes = {"a"};
+    row.row.pause = of;
+    row.row.dropped = &dropped;
+    row.point();
+    caller->call(row.row, sink_, token);
+  }
+  call(*caller, {"b"});
+  sink_.wait_for(2);
+  EXPECT_TRUE(sink_.status(2).ok());
+  sink_.wait_for(1);
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, pause);
+  EXPECT_TRUE(sink_.status(1).ok());
+  EXPECT_EQ(sink_.count(), 2u);
+  dropped = true;
+  caller->look_for_dropped();
+  wait();
+  EXPECT_EQ(sink_.status(0).code(), Code::kCancelled);
+}
+
 TEST_F(RunnerTest, WhoLetsGoGetsTheRowsBackAndOthersKeepThePool) {
   start();
   const CallSpec spec = text_call("def f(x): return x\n");
@@ -327,12 +357,17 @@ TEST_F(RunnerTest, AStoppedServerGivesAllRowsBack) {
   start();
   const auto caller = open(text_call("def f(x): return x\n"));
   call(*caller, {"a"});
+  TestRow& paused = rows_.emplace_back();
+  paused.bytes = {"a"};
+  paused.row.pause = std::chrono::hours(1);
+  paused.point();
+  caller->call(paused.row, sink_, 1);
   server_->stop();
   wait();
   call(*caller, {"b"});
   wait();
-  EXPECT_EQ(sink_.status(0).code(), Code::kCancelled);
-  EXPECT_EQ(sink_.status(1).code(), Code::kCancelled);
+  for (std::uint64_t token = 0; token < 3; ++token)
+    EXPECT_EQ(sink_.status(token).code(), Code::kCancelled);
 }
 
 }  // namespace
