@@ -338,6 +338,39 @@ def test_code_that_was_edited_between_two_jobs_counts_in_the_next(
         assert image == bytes(255 - value for value in given[item])
 
 
+@pytest.mark.parametrize("place", ["aug_images.py", "aug_images"])
+def test_code_that_was_edited_while_it_was_imported_counts_in_the_next_job(
+    write: Write,
+    daemon: Any,
+    wait_until: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
+    with spdld.Loader(write(SAME, "same"), address=daemon.address, job="same") as same:
+        given = dict(epoch(same))
+    code = """
+        import pathlib
+
+        here = pathlib.Path(__file__)
+        here.write_text(here.read_text().replace("255 - image", "image"))
+
+        def f(image):
+            return 255 - image
+    """
+    file = write(code, call=f"{place}:f")
+    monkeypatch.syspath_prepend(file.parent)
+    with spdld.Loader(file, address=daemon.address, job="one") as one:
+        for item, image in epoch(one):
+            assert image == bytes(255 - value for value in given[item])
+
+    def made() -> dict[int, bytes]:
+        with spdld.Loader(file, address=daemon.address, job="next") as loader:
+            return dict(epoch(loader))
+
+    # A job that follows at once may find the last one's processes still in its hand.
+    wait_until(lambda: made() == given, "a job with the new code")
+
+
 def test_a_function_that_cannot_be_imported_is_told_with_the_interpreter(
     load_here: Load, write: Write
 ) -> None:

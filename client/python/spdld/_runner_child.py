@@ -42,6 +42,7 @@ from ._runner_frames import (
     TurnedAway,
     code_digest,
     connect,
+    digest_of,
     receive,
     send,
 )
@@ -60,6 +61,7 @@ _NUMBERS = {
 }
 _ENTRY = "2Q8q"
 _NO_SHAPE = (0,) * 8
+_imported: dict[str, bytes] = {}  # digests of files, as they were before they were executed
 
 
 def load(call: str) -> Any:
@@ -74,6 +76,7 @@ def load(call: str) -> Any:
         target = sys.modules[known] = importlib.util.module_from_spec(spec)
         exec(compile(_own_text(path), path, "exec"), target.__dict__)
     else:
+        _note_origins(place)
         target = importlib.import_module(place)
     for part in name.split("."):
         target = getattr(target, part)
@@ -83,7 +86,25 @@ def load(call: str) -> Any:
 def _own_text(path: Path) -> bytes:
     with path.open("rb") as file:
         _check_own(path, os.fstat(file.fileno()))
-        return file.read()
+        text = file.read()
+    _imported[str(path)] = digest_of(text)
+    return text
+
+
+def _note_origins(module: str) -> None:
+    """Of the module and the packages that it is in. Imports none of them."""
+    name, path = "", None
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        found = (finder.find_spec(name, path) for finder in sys.meta_path)
+        spec = next((spec for spec in found if spec is not None), None)
+        if spec is None:
+            return
+        if spec.has_location:
+            _imported[spec.origin] = code_digest(spec.origin)
+        path = spec.submodule_search_locations
+        if path is None:
+            return
 
 
 def _check_own(path: Path, info: os.stat_result) -> None:
@@ -161,8 +182,10 @@ class Rows:
             raise TypeError(f"{self.call} is a {type(named).__name__}, and no function")
         self.function = function
         place = self.call.rpartition(":")[0]
-        self.file = place if place.endswith(".py") else getattr(module, "__file__", None) or ""
-        self.code = code_digest(self.file)
+        self.file = (
+            str(Path(place)) if place.endswith(".py") else getattr(module, "__file__", None) or ""
+        )
+        self.code = _imported.get(self.file) or code_digest(self.file)
         self.names = [field["name"] for field in pool["out"]]
         self.awaits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - whether it is a coroutine's

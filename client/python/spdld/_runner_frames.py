@@ -67,11 +67,15 @@ REASONS = {"Itself": 0, "Killed": 1, "Grew": 2}
 _NAMES = {number: name for name, number in TYPES.items()}
 
 
+def digest_of(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
 def code_digest(path: str) -> bytes:
     """Of the file that a function comes from; of none that can be read, zeros."""
     try:
         with open(path, "rb") as file:
-            return hashlib.blake2b(file.read(), digest_size=16).digest()
+            return digest_of(file.read())
     except OSError:
         return bytes(16)
 
