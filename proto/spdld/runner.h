@@ -202,7 +202,7 @@ static_assert(sizeof(RowEntry) == 32);
 
 // A number's bytes are eight, a bool's one. Of an array alone `shape` means something.
 struct ArgumentEntry {
-  std::uint64_t offset;  // from the cell's first byte
+  std::uint64_t offset;  // from the cell's first byte; 0: the row has none, which it need not have
   std::uint64_t bytes;
   std::int64_t shape[8];
 };

@@ -87,7 +87,10 @@ void RowCalls::keep(const Plan& plan, const RowSample& sample) {
     for (std::size_t of_call = 0; of_call < call.arguments.size(); ++of_call, ++i) {
       const PlannedCall::Argument& from = call.arguments[of_call];
       CallArgument& argument = arguments_[i];
-      if (from.from == From::kArray) continue;
+      argument.absent = (from.request && sample.is_absent(*from.request)) ||
+                        (from.presence && !std::get<bool>(sample.value(*from.presence)));
+      if (argument.absent) argument.bytes = {};
+      if (argument.absent || from.from == From::kArray) continue;
       if (from.from == From::kPart) {
         argument.bytes = sample.part(from.index);
         continue;
@@ -136,7 +139,7 @@ CallRow& RowCalls::prepare(const Plan& plan) {
       arguments_.begin() + static_cast<std::ptrdiff_t>(first),
       arguments_.begin() + static_cast<std::ptrdiff_t>(first + call.arguments.size()));
   for (std::size_t i = 0; i < call.arguments.size(); ++i) {
-    if (call.arguments[i].from != From::kArray) continue;
+    if (call.arguments[i].from != From::kArray || call_.arguments[i].absent) continue;
     const PackedRow& array = arrays_[call.arguments[i].index];
     call_.arguments[i] = {.bytes = array.view, .shape = array.shape};
   }

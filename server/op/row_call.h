@@ -31,6 +31,7 @@ struct CallField {
   std::vector<std::int64_t> shape = {};  // likewise; -1: of an extent that rows may differ in
   std::uint64_t max_bytes = 0;           // of what a row gives back
   int sample_rate = 0;                   // of what is sound: in Hz
+  bool optional = false;                 // of what is given: rows need not have it
 
   friend bool operator==(const CallField&, const CallField&) = default;
 };
@@ -65,6 +66,7 @@ struct DatasetSpec {
 struct CallArgument {
   std::span<const std::byte> bytes;
   std::array<std::int64_t, wire::kMaxRank> shape{};  // of an array
+  bool absent = false;                               // the row has none
 };
 
 // One row at a call. The caller (RowCaller) has it, and the memory that its arguments lie in, from

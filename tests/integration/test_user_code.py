@@ -275,6 +275,46 @@ def test_a_row_that_meets_a_server_that_is_down_is_tried_again_after_pauses(
     assert times[2] - times[1] >= 0.05
 
 
+@pytest.mark.parametrize(
+    "before", [[], ["decode_image", {"resize": {"size": [8, 8]}}]], ids=["bytes", "pixels"]
+)
+def test_a_function_is_given_none_for_what_a_row_lacks(
+    load_here: Load, write: Write, tmp_path: pathlib.Path, before: list[Any]
+) -> None:
+    given = {"in": ["image", "score"], "out": {"value": "int64", "scored": "bool"}}
+    file = write(
+        """
+        def f(image, score):
+            if image is None:
+                return {"value": -1, "scored": score is not None}
+            return {"value": len(image), "scored": score is not None}
+        """,
+        before=before,
+        **given,
+    )
+    lines = []
+    for row in range(ITEMS):
+        lines.append({"id": row})
+        if row % 3:
+            Image.new("RGB", (9, 9), (row, 0, 0)).save(tmp_path / f"{row}.png")
+            lines[-1]["path"] = f"{row}.png"
+        if row % 2:
+            lines[-1]["score"] = 0.0
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    table = {"file": "rows.jsonl", "uri": {"image": "path"}, "values": {"score": "score"}}
+    source = {"table": table | {"optional": ["image", "score"]}}
+    kept = [line for line in file.read_text().splitlines() if not line.startswith("source:")]
+    file.write_text("\n".join([*kept, f"source: {json.dumps(source)}\n"]))
+    seen = {
+        int(item): (int(value), bool(scored))
+        for batch in load_here(file)
+        for item, value, scored in zip(batch.indices, batch["value"], batch["scored"], strict=True)
+    }
+    for row in range(ITEMS):
+        stored = (tmp_path / f"{row}.png").stat().st_size if row % 3 else -1
+        assert seen[row] == (8 if before and row % 3 else stored, row % 2 == 1)
+
+
 @pytest.mark.parametrize("rejected", ["replace", "invalid"])
 def test_a_row_for_which_a_function_gives_none_is_rejected(
     load_here: Load, write: Write, daemon: Any, rejected: str

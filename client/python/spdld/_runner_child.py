@@ -195,7 +195,8 @@ class Rows:
         self._with_rng = "rng" in parameters and "rng" not in given
         self._rngs: list[_Rng] = []
         self._readers = [
-            (field["name"], self._reader(field, 4 + 10 * i)) for i, field in enumerate(pool["in"])
+            (field["name"], self._optional_reader(field, 4 + 10 * i))
+            for i, field in enumerate(pool["in"])
         ]
         self._encoders = [_encoder(field) for field in pool["out"]]
         self._row = struct.Struct("<4Q" + _ENTRY * len(pool["in"]))
@@ -283,6 +284,12 @@ class Rows:
         else:
             _seed_all(*values[:3])
         return arguments
+
+    def _optional_reader(self, field: dict[str, Any], at: int) -> Callable[[tuple], Any]:
+        read = self._reader(field, at)
+        if not field["optional"]:
+            return read
+        return lambda values: read(values) if values[at] != 0 else None
 
     def _reader(self, field: dict[str, Any], at: int) -> Callable[[tuple], Any]:
         kind = field["kind"]

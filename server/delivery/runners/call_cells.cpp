@@ -202,7 +202,7 @@ void write_rows(std::span<const CallRow* const> rows, std::span<std::byte> cell)
     for (const CallArgument& argument : row->arguments) {
       const std::size_t bytes = argument.bytes.size();
       SPDLD_CHECK(at <= cell.size() && bytes <= cell.size() - at);
-      runner::ArgumentEntry told{.offset = at, .bytes = bytes, .shape = {}};
+      runner::ArgumentEntry told{.offset = argument.absent ? 0 : at, .bytes = bytes, .shape = {}};
       std::copy(argument.shape.begin(), argument.shape.end(), told.shape);
       std::memcpy(std::exchange(entry, entry + sizeof told), &told, sizeof told);
       if (bytes != 0) std::memcpy(cell.data() + at, argument.bytes.data(), bytes);

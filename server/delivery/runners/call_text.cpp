@@ -29,7 +29,8 @@ nlohmann::ordered_json fields_json(const std::vector<CallField>& fields) {
                    {"kind", kind_name(field.kind)},
                    {"dtype", std::string(dtype_name(field.dtype))},
                    {"shape", field.shape},
-                   {"max_bytes", field.max_bytes}});
+                   {"max_bytes", field.max_bytes},
+                   {"optional", field.optional}});
   }
   return all;
 }

@@ -239,39 +239,45 @@ class Compiler {
 
   Result<CallField> add_argument(Field& field, PlannedCall& call) {
     using From = PlannedCall::Argument::From;
+    const auto request = field.optional ? field.request : std::nullopt;
+    const auto presence = field.optional ? field.presence : std::nullopt;
     switch (field.kind) {
       case Field::Kind::kPart: {
         SPDLD_ASSIGN(const CallField argument, argument_of(field));
-        call.arguments.push_back({.from = From::kPart, .index = table_.request(field)});
+        const std::size_t part = table_.request(field);
+        call.arguments.push_back({.from = From::kPart, .index = part});
+        if (field.optional) call.arguments.back().request = part;
         return argument;
       }
       case Field::Kind::kValue:
-        call.arguments.push_back({.from = From::kValue, .index = field.index});
+        call.arguments.push_back(
+            {.from = From::kValue, .index = field.index, .request = request, .presence = presence});
         return argument_of(field);
       case Field::Kind::kArray:
         call.arguments.push_back({.from = From::kArray, .index = field.index});
         return argument_of(plan_->arrays[field.index]);
       case Field::Kind::kDecoded: break;
     }
-    if (field.chain == nullptr || field.optional)
+    if (field.chain == nullptr)
       return error(Code::kInvalidArgument,
                    "'python': in: '" + field.name +
-                       (field.optional ? "' is what rows need not have"
-                                       : "' is made together with another field") +
-                       ", and cannot be given to a function");
+                       "' is made together with another field, and cannot be given to a function");
     field.chain->interleave();
     const std::size_t array = plan_->arrays.size();
     SPDLD_ASSIGN(std::unique_ptr<FieldTask> task, finish_task(field, 0, array));
     if (task->tensors().size() != 1)
       return error(Code::kInvalidArgument, "'python': in: '" + field.name +
                                                "' makes several fields: name one of one array");
-    call.arguments.push_back({.from = From::kArray, .index = array});
+    call.arguments.push_back(
+        {.from = From::kArray, .index = array, .request = request, .presence = presence});
     plan_->arrays.push_back(task->tensors().front());
     TensorSpec& tensor = plan_->arrays.back();
     tensor.max_row_bytes = kMostArrayBytes;
     tensor.bound_name = "nothing: make it smaller before it is given to 'python'";
     plan_->tasks.push_back(std::move(task));
-    return argument_of(tensor);
+    CallField argument = argument_of(tensor);
+    argument.optional = request || presence;
+    return argument;
   }
 
   // The task that makes a decoded field: its first tensor is `tensor` of the batch's, or `array`.

@@ -53,17 +53,13 @@ TensorSpec tensor_of_answer(const CallField& field) {
 }
 
 Result<CallField> argument_of(const Field& field) {
-  if (field.optional)
-    return error(Code::kInvalidArgument, "'python': in: rows need not have '" + field.name +
-                                             "', and a function is given what all rows have: "
-                                             "leave out items without it (source.select)");
   if (field.kind == Field::Kind::kPart && field.clip)
     return error(Code::kInvalidArgument,
                  "'python': in: '" + field.name + "' is clips of encoded " +
                      (field.clip->kind == StreamInfo::Kind::kVideo ? "video: put 'decode_video'"
                                                                    : "sound: put 'decode_audio'") +
                      " before it");
-  CallField argument{.name = field.name};
+  CallField argument{.name = field.name, .optional = field.optional};
   if (field.kind == Field::Kind::kPart) {
     argument.kind = field.text ? ArgumentKind::kText : ArgumentKind::kBytes;
     return argument;

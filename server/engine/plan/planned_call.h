@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct PlannedCall {
     };
     From from = From::kPart;
     std::size_t index = 0;
+    // Of what rows need not have, as TensorSource has them.
+    std::optional<std::size_t> request = {};
+    std::optional<std::size_t> presence = {};
   };
 
   CallSpec spec = {};

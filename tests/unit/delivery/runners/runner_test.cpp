@@ -53,6 +53,36 @@ TEST_F(RunnerTest, ValuesOfEveryKindGoInAndComeBack) {
   EXPECT_EQ(row.answer(5), std::string(1, '\0'));
 }
 
+TEST_F(RunnerTest, WhatARowLacksIsNone) {
+  start();
+  CallSpec spec = text_call(
+      "def f(image, text, count):\n"
+      "    return ','.join('none' if x is None else 'some' for x in (image, text, count))\n");
+  using Kind = CallField::Kind;
+  spec.in = {array_field("image", DType::kUInt8, {-1, 3}), field_of("text", Kind::kText),
+             field_of("count", Kind::kInt64)};
+  for (CallField& field : spec.in) field.optional = true;
+  const auto caller = open(spec);
+  start_supervisor(*caller);
+  const std::array<std::string, 5> told{"none,none,none", "some,none,none", "none,some,none",
+                                        "none,none,some", "some,some,some"};
+  for (std::uint64_t token = 0; token < told.size(); ++token) {
+    TestRow& row = rows_.emplace_back();
+    row.bytes = {"", "", bytes_of_number<std::int64_t>(0)};  // an empty one is there
+    row.point();
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      if (token == 4 || token == i + 1) continue;
+      row.row.arguments[i] = {.bytes = {}, .absent = true};
+    }
+    caller->call(row.row, sink_, token);
+  }
+  wait();
+  for (std::uint64_t token = 0; token < told.size(); ++token) {
+    ASSERT_TRUE(sink_.status(token).ok()) << sink_.status(token).message();
+    EXPECT_EQ(rows_[token].answer(), told[token]);
+  }
+}
+
 TEST_F(RunnerTest, ManyRowsComeBackEachOnce) {
   start();
   const auto caller = open(text_call("def f(x): return x + '!'\n", 2));

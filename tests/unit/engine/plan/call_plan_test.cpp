@@ -75,6 +75,21 @@ TEST(CallPlan, KeepsTheArgumentsOfAFunctionAsJson) {
             R"({"deep":{"none":null,"on":true},"holes":3,"names":["a","7"],"p":0.5})");
 }
 
+TEST(CallPlan, MarksArgumentsThatRowsNeedNotHave) {
+  auto fields = testing::labelled_images();
+  fields[0].optional = true;
+  for (const std::string decode : {"", "  - decode_image\n  - center_crop: 8\n"}) {
+    const auto plan =
+        compile_call(decode + "  - python: {call: 'm:f', in: [image, label], out: {n: int64}}\n",
+                     "batch: {size: 4, max_bytes: 1MiB}\n", fields);
+    ASSERT_TRUE(plan) << plan.error().message();
+    const PlannedCall& call = (*plan)->calls.at(0);
+    EXPECT_TRUE(call.spec.in[0].optional && !call.spec.in[1].optional);
+    EXPECT_TRUE(call.arguments[0].request && !call.arguments[1].request);
+    EXPECT_EQ((*plan)->requests.size(), 1U);
+  }
+}
+
 TEST(CallPlan, BoundsTheMemoryOfAProcess) {
   const auto max_rss = [](const std::string& more) {
     const auto plan =
