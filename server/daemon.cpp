@@ -190,8 +190,17 @@ std::vector<session::RunnerView> runner_views(const delivery::RunnerServer& serv
                                                .calls = runner.calls,
                                                .rows = runner.rows,
                                                .restarts = runner.restarts,
+                                               .p50_us = std::nullopt,
+                                               .p99_us = std::nullopt,
                                                .pss_bytes = std::nullopt,
                                                .why = std::move(runner.why)});
+    if (runner.rows > 0) {
+      const auto us = [&](double share) {
+        return std::chrono::ceil<std::chrono::microseconds>(runner.times.percentile(share)).count();
+      };
+      view.p50_us = us(0.50);
+      view.p99_us = us(0.99);
+    }
     if (runner.own_pid > 0)
       view.pss_bytes =
           delivery::own_memory({.smaps = fmt::format("/proc/{}/smaps_rollup", runner.own_pid)});

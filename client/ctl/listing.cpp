@@ -138,14 +138,17 @@ Table users_table(const google::protobuf::RepeatedPtrField<v1::User>& users) {
 }
 
 Table runners_table(const google::protobuf::RepeatedPtrField<v1::Runner>& runners) {
-  Table table(
-      {">UID", ">PID", ">STARTED BY", ">CALLS", ">ROWS", ">RESTARTS", ">MEMORY", "CALL", "WHY"});
+  Table table({">UID", ">PID", ">STARTED BY", ">CALLS", ">ROWS", ">P50", ">P99", ">RESTARTS",
+               ">MEMORY", "CALL", "WHY"});
   const auto pid = [](std::int32_t number) {
     return number > 0 ? std::to_string(number) : std::string("-");
   };
   for (const v1::Runner& runner : runners) {
     table.add({number(runner.owner()), pid(runner.pid()), pid(runner.supervisor()),
-               number(runner.calls()), number(runner.rows()), number(runner.restarts()),
+               number(runner.calls()), number(runner.rows()),
+               runner.has_p50_us() ? show_microseconds(runner.p50_us()) : "-",
+               runner.has_p99_us() ? show_microseconds(runner.p99_us()) : "-",
+               number(runner.restarts()),
                runner.has_pss_bytes() ? show_bytes(runner.pss_bytes()) : "-", cell(runner.call()),
                cell(runner.why())});
   }

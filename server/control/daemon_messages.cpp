@@ -122,6 +122,8 @@ void fill_in(v1::Runner* message, const session::RunnerView& view) {
   message->set_calls(view.calls);
   message->set_rows(view.rows);
   message->set_restarts(view.restarts);
+  if (view.p50_us) message->set_p50_us(*view.p50_us);
+  if (view.p99_us) message->set_p99_us(*view.p99_us);
   if (view.pss_bytes) message->set_pss_bytes(*view.pss_bytes);
   message->set_why(utf8(view.why));
 }

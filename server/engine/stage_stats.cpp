@@ -2,25 +2,8 @@
 #include "engine/stage_stats.h"
 
 #include <algorithm>
-#include <bit>
-#include <numeric>
 
 namespace spdld::engine {
-
-int StageStats::bucket_of(std::uint64_t ns) {
-  if (ns < kBucketsPerOctave) return static_cast<int>(ns);
-  const int octave = std::bit_width(ns) - 1;
-  const int part = static_cast<int>((ns >> (octave - 2)) & (kBucketsPerOctave - 1));
-  return std::min((octave - 1) * kBucketsPerOctave + part, kBuckets - 1);
-}
-
-std::chrono::nanoseconds StageStats::bucket_value(int bucket) {
-  if (bucket < kBucketsPerOctave) return std::chrono::nanoseconds(bucket);
-  const int octave = bucket / kBucketsPerOctave + 1;
-  const std::int64_t part = bucket % kBucketsPerOctave;
-  const std::int64_t width = std::int64_t{1} << (octave - 2);
-  return std::chrono::nanoseconds((kBucketsPerOctave + part) * width + width / 2);
-}
 
 StageStats::Cell& StageStats::cell() {
   static std::atomic<std::size_t> threads{0};  // relaxed: any number will do
@@ -47,7 +30,8 @@ void StageStats::end(std::chrono::nanoseconds took, std::chrono::nanoseconds wai
   to.busy_ns.fetch_add(took_ns, std::memory_order_relaxed);
   to.wait_ns.fetch_add(waited_ns, std::memory_order_relaxed);
   const std::uint64_t all_ns = took_ns + static_cast<std::uint64_t>(before.count());
-  to.histogram[static_cast<std::size_t>(bucket_of(all_ns))].fetch_add(1, std::memory_order_relaxed);
+  to.histogram[static_cast<std::size_t>(TimeHistogram::bucket_of(all_ns))].fetch_add(
+      1, std::memory_order_relaxed);
 }
 
 std::uint64_t StageStats::sum(std::atomic<std::uint64_t> Cell::*of) const {
@@ -81,41 +65,19 @@ std::chrono::nanoseconds StageStats::wait() const {
   return std::chrono::nanoseconds(sum(&Cell::wait_ns));
 }
 
-StageStats::Histogram StageStats::histogram() const {
-  Histogram counts{};
+TimeHistogram StageStats::histogram() const {
+  TimeHistogram counts;
   for (const Cell& cell : cells_) {
-    for (std::size_t i = 0; i < counts.size(); ++i)
-      counts[i] += cell.histogram[i].load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < counts.tasks.size(); ++i)
+      counts.tasks[i] += cell.histogram[i].load(std::memory_order_relaxed);
   }
   return counts;
-}
-
-std::chrono::nanoseconds StageStats::percentile(const Histogram& histogram, double share) {
-  const std::uint64_t total = std::accumulate(histogram.begin(), histogram.end(), std::uint64_t{0});
-  const auto wanted = static_cast<std::uint64_t>(share * static_cast<double>(total));
-  std::uint64_t seen = 0;
-  for (std::size_t i = 0; i < histogram.size(); ++i) {
-    seen += histogram[i];
-    if (seen > wanted) return bucket_value(static_cast<int>(i));
-  }
-  return std::chrono::nanoseconds(0);
-}
-
-std::pair<std::uint64_t, double> StageStats::total(const Histogram& histogram) {
-  std::uint64_t tasks = 0;
-  double seconds = 0;
-  for (std::size_t i = 0; i < histogram.size(); ++i) {
-    tasks += histogram[i];
-    seconds += static_cast<double>(histogram[i]) * 1e-9 *
-               static_cast<double>(bucket_value(static_cast<int>(i)).count());
-  }
-  return {tasks, seconds};
 }
 
 StageSnapshot StageStats::snapshot() const {
   std::int32_t in_flight = 0;
   for (const Cell& cell : cells_) in_flight += cell.in_flight.load(std::memory_order_relaxed);
-  const Histogram counts = histogram();
+  const TimeHistogram counts = histogram();
   std::map<Code, std::uint64_t> by_code;
   std::uint64_t failed = 0;
   for (std::size_t i = 0; i < kCodes; ++i) {
@@ -130,8 +92,8 @@ StageSnapshot StageStats::snapshot() const {
           .busy = busy(),
           .wait = wait(),
           .in_flight = static_cast<std::uint32_t>(std::max(in_flight, 0)),
-          .p50 = percentile(counts, 0.50),
-          .p99 = percentile(counts, 0.99)};
+          .p50 = counts.percentile(0.50),
+          .p99 = counts.percentile(0.99)};
 }
 
 std::chrono::nanoseconds StageStats::mean_busy() const {

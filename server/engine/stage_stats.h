@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <utility>
 
 #include "base/status.h"
+#include "base/time_histogram.h"
 
 namespace spdld::engine {
 
@@ -39,18 +39,8 @@ class StageStats {
   // Adds bytes that the stage has brought.
   void add_bytes(std::uint64_t bytes) { cell().bytes.fetch_add(bytes, std::memory_order_relaxed); }
 
-  // Four buckets to each power of two of nanoseconds: percentiles within 19 %.
-  static constexpr int kBucketsPerOctave = 4;
-  static constexpr int kBuckets = 44 * kBucketsPerOctave;
-  using Histogram = std::array<std::uint64_t, kBuckets>;  // tasks, by how long they took
-
   StageSnapshot snapshot() const;
-  Histogram histogram() const;
-  // What this share of the tasks took at most; 0 where there are none.
-  static std::chrono::nanoseconds percentile(const Histogram& histogram, double share);
-  // How many tasks there are, and what they took together, in seconds.
-  static std::pair<std::uint64_t, double> total(const Histogram& histogram);
-  static int bucket_of(std::uint64_t ns);
+  TimeHistogram histogram() const;
   std::uint64_t tasks() const;
   std::uint64_t failures() const;
   std::uint64_t bytes() const;
@@ -60,7 +50,6 @@ class StageStats {
 
  private:
   std::uint64_t failures(Code why) const;
-  static std::chrono::nanoseconds bucket_value(int bucket);
 
   static constexpr std::size_t kCells = 16;
   static constexpr std::size_t kCodes = 16;
@@ -73,7 +62,7 @@ class StageStats {
     std::atomic<std::uint64_t> busy_ns{0};
     std::atomic<std::uint64_t> wait_ns{0};
     std::atomic<std::int32_t> in_flight{0};  // less than 0 where tasks end that another one began
-    std::array<std::atomic<std::uint64_t>, kBuckets> histogram{};
+    std::array<std::atomic<std::uint64_t>, TimeHistogram::kBuckets> histogram{};
   };
 
   Cell& cell();

@@ -56,19 +56,20 @@ JobRates::Making JobRates::making() const {
 }
 
 std::optional<JobRates::Times> JobRates::times(const engine::StageStats& stats,
-                                               const engine::StageStats::Histogram& before) {
-  engine::StageStats::Histogram lately = stats.histogram();
-  std::transform(lately.begin(), lately.end(), before.begin(), lately.begin(), std::minus<>());
-  if (std::all_of(lately.begin(), lately.end(), [](std::uint64_t tasks) { return tasks == 0; }))
-    return std::nullopt;
-  const auto of = [&](double share) { return engine::StageStats::percentile(lately, share); };
-  Times times{.p50 = of(0.50), .p90 = of(0.90), .p99 = of(0.99)};
-  engine::StageStats::Histogram slow = lately;
+                                               const TimeHistogram& before) {
+  TimeHistogram lately = stats.histogram();
+  std::transform(lately.tasks.begin(), lately.tasks.end(), before.tasks.begin(),
+                 lately.tasks.begin(), std::minus<>());
+  const auto [all, all_s] = lately.total();
+  if (all == 0) return std::nullopt;
+  Times times{.p50 = lately.percentile(0.50),
+              .p90 = lately.percentile(0.90),
+              .p99 = lately.percentile(0.99)};
+  TimeHistogram slow = lately;
   const int first =
-      engine::StageStats::bucket_of(static_cast<std::uint64_t>(kSlowTimes * times.p50.count())) + 1;
-  std::fill_n(slow.begin(), std::min<std::size_t>(first, slow.size()), 0);
-  const auto [all, all_s] = engine::StageStats::total(lately);
-  const auto [slow_tasks, slow_s] = engine::StageStats::total(slow);
+      TimeHistogram::bucket_of(static_cast<std::uint64_t>(kSlowTimes * times.p50.count())) + 1;
+  std::fill_n(slow.tasks.begin(), std::min<std::size_t>(first, slow.tasks.size()), 0);
+  const auto [slow_tasks, slow_s] = slow.total();
   times.slow = static_cast<double>(slow_tasks) / static_cast<double>(all);
   if (all_s > 0) times.slow_time = slow_s / all_s;
   return times;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/rate_window.h"
+#include "base/time_histogram.h"
 #include "engine/run.h"
 
 namespace spdld::session {
@@ -53,12 +54,11 @@ class JobRates {
   // All tasks of a stage up to some time.
   struct Taken {
     std::chrono::nanoseconds at{0};
-    engine::StageStats::Histogram fetch{};
-    engine::StageStats::Histogram process{};
+    TimeHistogram fetch{};
+    TimeHistogram process{};
   };
 
-  static std::optional<Times> times(const engine::StageStats& stats,
-                                    const engine::StageStats::Histogram& before);
+  static std::optional<Times> times(const engine::StageStats& stats, const TimeHistogram& before);
   // The rates of the stage with its counters from `first` on; none for a run that is not the one
   // now.
   std::optional<Stage> stage(const RunPtr& run, std::size_t first) const;

@@ -395,6 +395,9 @@ struct RunnerView {
   std::uint64_t calls = 0;   // of all that had this number
   std::uint64_t rows = 0;
   std::uint64_t restarts = 0;
+  // What a row takes there; none: there was none yet.
+  std::optional<std::uint64_t> p50_us;
+  std::optional<std::uint64_t> p99_us;
   std::optional<std::uint64_t> pss_bytes;  // none: not known
   std::string why;  // the last one ended; of a function without processes, what to start
 };

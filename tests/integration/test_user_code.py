@@ -134,6 +134,8 @@ def test_what_a_function_draws_hangs_on_its_row_alone(
     assert epoch(one) != first
     serving = [runner for runner in daemon.ctl_json("get", "runners") if runner["pid"] > 0]
     assert serving and all(runner["pss_bytes"] for runner in serving)
+    worked = [runner for runner in serving if runner["rows"] > 0]
+    assert worked and all(0 < runner["p50_us"] <= runner["p99_us"] for runner in worked)
     for pid in supervisors(daemon):
         os.kill(pid, signal.SIGKILL)
     assert epoch(load_here(file, job="two")) == first

@@ -180,10 +180,9 @@ void RunnerPool::hold_back(CalledRow row) {
   const auto pause = row.row->pause;
   row.due = Clock::now() + pause;
   paused_.push_back(row);
-  loop_->run_after(std::chrono::ceil<std::chrono::milliseconds>(pause),
-                   [pool = weak_from_this()] {
-                     if (const auto alive = pool.lock()) alive->end_pauses();
-                   });
+  loop_->run_after(std::chrono::ceil<std::chrono::milliseconds>(pause), [pool = weak_from_this()] {
+    if (const auto alive = pool.lock()) alive->end_pauses();
+  });
 }
 
 void RunnerPool::end_pauses() {
@@ -378,7 +377,7 @@ bool RunnerPool::give(const std::shared_ptr<RunnerChild>& child) {
   frame.rows = static_cast<std::uint32_t>(rows.size());
   // Where it cannot be sent the connection's end is heard of next.
   (void)child->channel->send(frame, RunnerFrameType::kCall);
-  if (child->calls.empty()) child->since = Clock::now();
+  if (child->calls.empty()) child->since = child->begun = Clock::now();
   child->calls.push_back(std::move(call));
   watch_timeout(child);
   return true;
@@ -436,15 +435,20 @@ Status RunnerPool::take_answer(RunnerChild& child, const runner::Answer& answer)
   requeue(std::move(again));
   SPDLD_TRY(std::move(taken));
   const auto now = Clock::now();
-  row_time_ += ((now - child.since) / answer.count - row_time_) / 8;
+  const std::chrono::nanoseconds took = (now - child.since) / answer.count;
+  row_time_ += (took - row_time_) / 8;
   child.since = now;
   {
     MutexLock lock(mutex_);
     RunnerView& view = views_[{child.supervisor.lock()->channel->id(), child.number}];
     view.rows += answer.count;
+    view.times.add(child.awaits ? now - child.begun : took, answer.count);
     if (call->left == 0) ++view.calls;
   }
-  if (call->left == 0) child.calls.erase(call);
+  if (call->left == 0) {
+    child.calls.erase(call);
+    child.begun = now;
+  }
   return {};
 }
 

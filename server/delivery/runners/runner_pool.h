@@ -17,6 +17,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/time_histogram.h"
 #include "delivery/event_loop.h"
 #include "delivery/runners/call_cells.h"
 #include "delivery/runners/channel.h"
@@ -36,7 +37,8 @@ struct RunnerView {
   std::uint64_t calls = 0;   // of all that had this number
   std::uint64_t rows = 0;
   std::uint64_t restarts = 0;
-  std::string why = {};  // the last one ended; or what a pool without children waits for
+  TimeHistogram times = {};  // what the rows took there, likewise
+  std::string why = {};      // the last one ended; or what a pool without children waits for
 };
 
 // One row at its pool.
@@ -45,10 +47,10 @@ struct CalledRow {
   CallSink* sink = nullptr;
   std::uint64_t token = 0;
   std::uint64_t holder = 0;
-  bool describes = false;          // CallRow's
-  std::uint64_t answer_bytes = 0;  // that have been found to be needed
-  int ends = 0;                    // of processes that had it in hand
-  bool answered = false;           // of a row at a child
+  bool describes = false;                          // CallRow\'s
+  std::uint64_t answer_bytes = 0;                  // that have been found to be needed
+  int ends = 0;                                    // of processes that had it in hand
+  bool answered = false;                           // of a row at a child
   std::chrono::steady_clock::time_point due = {};  // its pause ends
 };
 
@@ -71,6 +73,7 @@ struct RunnerChild {
   std::unique_ptr<CallCells> cells;
   std::deque<Call> calls = {};                       // the oldest first
   std::chrono::steady_clock::time_point since = {};  // its first row without an answer has it
+  std::chrono::steady_clock::time_point begun = {};  // the oldest call
   bool awaits = false;                               // all rows of a call run at once
   bool timed = false;                                // a timer looks at `since`
   bool serves = true;                                // else it is given no more calls

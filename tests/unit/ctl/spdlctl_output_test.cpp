@@ -477,6 +477,8 @@ TEST(Listing, ShowsTheProcessesThatCallFunctionsAndWhatOthersWaitFor) {
   serves.set_pid(72);
   serves.set_calls(10);
   serves.set_rows(320);
+  serves.set_p50_us(1500);
+  serves.set_p99_us(60);
   serves.set_restarts(1);
   serves.set_pss_bytes(std::uint64_t{30} << 20);
   serves.set_why("it was killed by signal 9");
@@ -484,12 +486,14 @@ TEST(Listing, ShowsTheProcessesThatCallFunctionsAndWhatOthersWaitFor) {
   lacks.set_owner(1000);
   lacks.set_call("mypkg.aug:mix");
   lacks.set_why("start them by 'python'");
-  EXPECT_EQ(printed(runners_table(runners)),
-            " UID  PID  STARTED BY  CALLS  ROWS  RESTARTS    MEMORY  CALL              WHY\n"
-            "1000   72          70     10   320         1  30.0 MiB  mypkg.aug:cutout  it was "
-            "killed by signal 9\n"
-            "1000    -           -      0     0         0         -  mypkg.aug:mix     start them "
-            "by 'python'\n");
+  EXPECT_EQ(
+      printed(runners_table(runners)),
+      " UID  PID  STARTED BY  CALLS  ROWS    P50   P99  RESTARTS    MEMORY  CALL              "
+      "WHY\n"
+      "1000   72          70     10   320  1.5ms  60us         1  30.0 MiB  mypkg.aug:cutout  "
+      "it was killed by signal 9\n"
+      "1000    -           -      0     0      -     -         0         -  mypkg.aug:mix     "
+      "start them by 'python'\n");
 }
 
 TEST(Listing, ShowsHowManyRowsAStageHasRejected) {

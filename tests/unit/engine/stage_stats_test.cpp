@@ -55,7 +55,7 @@ TEST(StageStats, AddsUpWhatTasksOfAHistogramTook) {
   StageStats stats;
   for (int i = 0; i < 99; ++i) stats.end(microseconds(10), nanoseconds(0));
   stats.end(std::chrono::milliseconds(9), nanoseconds(0));
-  const auto [tasks, seconds] = StageStats::total(stats.histogram());
+  const auto [tasks, seconds] = stats.histogram().total();
   EXPECT_EQ(tasks, 100U);
   EXPECT_NEAR(seconds, 99 * 10e-6 + 9e-3, 0.2 * seconds);
 }

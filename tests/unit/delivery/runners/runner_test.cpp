@@ -96,8 +96,27 @@ TEST_F(RunnerTest, ManyRowsComeBackEachOnce) {
   const auto views = server_->runners();
   ASSERT_EQ(views.size(), 2u);
   EXPECT_EQ(views[0].rows + views[1].rows, 2000u);
+  EXPECT_EQ(views[0].times.total().first, views[0].rows);
   EXPECT_LT(views[0].calls + views[1].calls, 2000u) << "rows that wait go together";
   EXPECT_EQ(caller->waits_for(), "");
+}
+
+TEST_F(RunnerTest, TellsWhatARowTakesInTheFunction) {
+  start();
+  for (const std::string kind : {"", "async "}) {
+    const std::string sleeps = kind.empty() ? "time.sleep" : "await asyncio.sleep";
+    const auto caller =
+        open(text_call(kind + "def f(x):\n    if x: " + sleeps + "(0.05)\n    return x\n"));
+    const std::string key = key_of(*caller);
+    start_supervisor(key);
+    call(*caller, {"a", "b", ""});
+    wait();
+    for (const RunnerView& view : server_->runners()) {
+      if (view.key != key) continue;
+      EXPECT_EQ(view.times.total().first, 3u);
+      EXPECT_GE(view.times.percentile(0.5), std::chrono::milliseconds(40)) << kind;
+    }
+  }
 }
 
 TEST_F(RunnerTest, NoneRejectsTheRow) {
