@@ -44,6 +44,8 @@ inline constexpr std::uint32_t kKeyBytes = 32;  // of a pool: hexadecimal digits
 inline constexpr int kMaxCallRank = 8;          // dimensions of an array
 // RowEntry::item of a row that asks a dataset what it is, and for no item.
 inline constexpr std::uint64_t kDescribe = ~std::uint64_t{0};
+// What an interpreter is given to come up and to say hello, before another one is started.
+inline constexpr std::uint32_t kStartPatienceS = 5;
 
 enum class RunnerFrameType : std::uint32_t {
   // supervisor or child -> daemon

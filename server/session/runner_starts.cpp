@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "spdld/runner.h"
+
 namespace spdld::session {
 namespace {
 
-// What an interpreter is given to come up, and to say hello.
-constexpr std::chrono::seconds kStartPatience{5};
+constexpr std::chrono::seconds kStartPatience{runner::kStartPatienceS};
 
 }  // namespace
 

@@ -12,12 +12,12 @@
 
 #include "ctl/failure.h"
 #include "ctl/program/program.h"
+#include "spdld/runner.h"
 
 namespace spdld::ctl {
 namespace {
 
-// What an interpreter is given to come up, and to say hello.
-constexpr std::chrono::seconds kRunnerPatience{5};
+constexpr std::chrono::seconds kRunnerPatience{runner::kStartPatienceS};
 
 // As `python -m spdld.runner`, which would import from the working directory first.
 constexpr char kRun[] =
