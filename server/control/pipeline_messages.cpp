@@ -90,6 +90,7 @@ void fill(v1::PreviewHeader* message, const pipeline::PreviewView& view) {
   for (const std::string& uri : view.uris) message->add_uris(utf8(uri));
   for (const bool valid : view.valid) message->add_valid(valid);
   for (const std::string& name : view.classes) message->add_classes(utf8(name));
+  for (const std::string& stages : view.made_by) message->add_made_by(utf8(stages));
   for (std::size_t i = 0; i < view.packed.size(); ++i) {
     v1::PreviewRows& rows = *message->add_packed();
     rows.mutable_begins()->Add(view.packed[i].begins.begin(), view.packed[i].begins.end());

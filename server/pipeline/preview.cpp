@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace spdld::pipeline {
 namespace {
@@ -23,12 +27,49 @@ PreviewView::Packed packed_rows(const std::byte* slot, const wire::FieldLayout& 
   return packed;
 }
 
+std::vector<std::string> made_by(const engine::Plan& plan) {
+  using Calls = std::set<std::size_t>;
+  std::vector<Calls> through(plan.arrays.size());  // by array
+  const auto of_task = [&](std::size_t task) {
+    const auto array = plan.tasks[task]->array();
+    return array ? through[*array] : Calls();
+  };
+  std::size_t task = 0;
+  for (std::size_t call = 0; call < plan.calls.size(); ++call) {
+    for (; task < plan.tasks.size() && plan.task_calls[task] <= call; ++task)
+      if (plan.task_arrays[task]) through[*plan.task_arrays[task]] = of_task(task);
+    Calls calls{call};
+    for (const engine::PlannedCall::Argument& argument : plan.calls[call].arguments)
+      if (argument.from == engine::PlannedCall::Argument::From::kArray)
+        calls.insert(through[argument.index].begin(), through[argument.index].end());
+    for (std::size_t out = 0; out < plan.calls[call].spec.out.size(); ++out)
+      through[plan.calls[call].first_array + out] = calls;
+  }
+  const auto text = [&](const Calls& calls, std::string_view ops) {
+    std::string stages;
+    for (const std::size_t call : calls)
+      stages += (stages.empty() ? "python: " : " > python: ") + plan.calls[call].spec.call;
+    if (!ops.empty()) stages.append(stages.empty() ? "" : " > ").append(ops);
+    return stages;
+  };
+  using Kind = engine::TensorSource::Kind;
+  std::vector<std::string> made;
+  for (const engine::TensorSource& from : plan.sources) {
+    made.push_back(from.kind == Kind::kTask ? text(of_task(from.index), plan.task_ops[from.index])
+                   : from.kind == Kind::kArray  ? text(through[from.index], {})
+                   : from.kind == Kind::kLength ? made.at(from.index)
+                                                : std::string());
+  }
+  return made;
+}
+
 PreviewView view_of(const PipelineVersion& pipeline, const MadeBatch& made, std::uint64_t rows) {
   const engine::Plan& plan = *pipeline.plan;
   const std::byte* const slot = made.slot.get();
   PreviewView view;
   view.tensors = plan.tensors;
   view.classes = pipeline.source->classes();
+  view.made_by = made_by(plan);
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     const wire::FieldLayout& field = plan.layout.fields()[i];
     view.packed.push_back(packed_rows(slot, field, rows));
@@ -53,7 +94,7 @@ PreviewView view_of(const PipelineVersion& pipeline, const MadeBatch& made, std:
 Result<PreviewView> make_preview(uid_t user, const PipelineVersion& pipeline, std::uint64_t rows,
                                  Trials& trials, const ListingProgress& progress) {
   const engine::Plan& plan = *pipeline.plan;
-  if (plan.tasks.empty())
+  if (plan.tasks.empty() && plan.calls.empty())
     return error(Code::kFailedPrecondition,
                  "pipeline '" + plan.spec.name +
                      "' delivers encoded bytes: add a decode stage to see pictures");

@@ -25,6 +25,9 @@ struct PreviewView {
   std::vector<bool> valid;  // false: padding, or in the place of an item that failed
   std::vector<std::string> uris;
   std::vector<std::string> classes;
+  // Of each tensor: the functions of the user's that it has gone through, and the ops behind them;
+  // empty: it is as the source has it.
+  std::vector<std::string> made_by = {};
 };
 
 }  // namespace spdld::pipeline

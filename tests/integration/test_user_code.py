@@ -486,6 +486,47 @@ OPS = (
 ANY_SIZE = {"image": "uint8[-1,-1,3]"}
 
 
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_preview_made_twice_tells_which_fields_hang_on_more_than_the_row(
+    write: Write, daemon: Any, output: str
+) -> None:
+    drawn = {"drawn": "float64", "image": "uint8[8,8,3]"}
+    file = write(
+        """
+        import numpy as np
+
+        def f(image, rng):
+            return {"image": image, "drawn": rng.random()}
+
+        def g(drawn):
+            return {"counted": drawn + np.random.default_rng().random()}
+        """,
+        out=drawn,
+    )
+    args = ("preview", "--rows", "4", "-o", output, "--python", sys.executable)
+    text = file.read_text()
+    assert daemon.ctl(*args, "--twice", "-f", str(file)).returncode == 0
+    second = {"call": "aug_images.py:g", "in": ["drawn"], "out": {"counted": "float64"}}
+    stages = next(line for line in text.splitlines() if line.startswith("stages: "))
+    more = [
+        *json.loads(stages.removeprefix("stages: ")),
+        {"python": second},
+        "random_horizontal_flip",
+    ]
+    file.write_text(text.replace(stages, f"stages: {json.dumps(more)}"))
+    told = daemon.ctl(*args, "--twice", "-f", str(file), check=False)
+    assert told.returncode != 0
+    assert "draw from 'rng' alone" in told.stderr
+    if output == "json":
+        [differs] = json.loads(told.stdout)["differ"]
+        assert differs["field"] == "counted"
+        assert differs["rows"] == [0, 1, 2, 3]
+        assert differs["made_by"].endswith("aug_images.py:g")
+        assert "aug_images.py:f > python: " in differs["made_by"]
+    else:
+        assert "4 of 4" in told.stdout
+
+
 def test_ops_behind_a_function_do_as_they_do_without_it(
     load_here: Load, write: Write, daemon: Any
 ) -> None:

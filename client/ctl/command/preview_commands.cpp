@@ -146,6 +146,69 @@ void dump_json(const nlohmann::ordered_json& json, const Context& context) {
   context.out << json.dump(2, ' ', false, kReplace) << '\n';
 }
 
+// A field that is not the same in two batches of the same rows.
+struct Difference {
+  std::string field;
+  std::string made_by;
+  std::vector<std::size_t> rows;
+};
+
+// Rows of which another item came, or one that failed, are not compared further.
+std::vector<Difference> differences(const Preview& first, const Preview& second) {
+  const auto rows = static_cast<std::size_t>(first.header.indices_size());
+  const std::vector<std::vector<std::string>> before = field_digests_of(first);
+  const std::vector<std::vector<std::string>> after = field_digests_of(second);
+  if (after.size() != before.size() || second.header.indices_size() != first.header.indices_size())
+    throw Failure(kFailed, "the data or the file was changed between the two times");
+  std::vector<Difference> found;
+  Difference items{.field = "(item)", .made_by = "what rejects rows, or has them fail", .rows = {}};
+  std::vector<bool> same_item(rows);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const int i = static_cast<int>(row);
+    same_item[row] = first.header.indices(i) == second.header.indices(i) &&
+                     first.header.valid(i) == second.header.valid(i);
+    if (!same_item[row]) items.rows.push_back(row);
+  }
+  if (!items.rows.empty()) found.push_back(std::move(items));
+  for (std::size_t field = 0; field < before.size(); ++field) {
+    const int i = static_cast<int>(field);
+    Difference differs{.field = first.header.tensors(i).name(), .made_by = {}, .rows = {}};
+    if (i < first.header.made_by_size()) differs.made_by = first.header.made_by(i);
+    for (std::size_t row = 0; row < rows; ++row)
+      if (same_item[row] && before[field][row] != after[field][row]) differs.rows.push_back(row);
+    if (!differs.rows.empty()) found.push_back(std::move(differs));
+  }
+  return found;
+}
+
+// Throws Failure if there are any.
+void tell(const std::vector<Difference>& found, const Preview& preview, bool as_json,
+          const Context& context) {
+  const auto rows = static_cast<std::uint64_t>(preview.header.indices_size());
+  if (as_json) {
+    auto fields = nlohmann::ordered_json::array();
+    for (const Difference& of : found)
+      fields.push_back({{"field", of.field}, {"made_by", of.made_by}, {"rows", of.rows}});
+    dump_json({{"rows", rows}, {"differ", std::move(fields)}}, context);
+  } else if (found.empty()) {
+    context.out << fmt::format("{} came out the same twice\n", counted(rows, "row"));
+  } else {
+    Table table({"FIELD", "MADE BY", ">ROWS", ">FIRST", "URI"});
+    for (const Difference& of : found) {
+      const int row = static_cast<int>(of.rows.front());
+      table.add({cell(of.field), cell(of.made_by), fmt::format("{} of {}", of.rows.size(), rows),
+                 std::to_string(row),
+                 row < preview.header.uris_size() ? cell(preview.header.uris(row)) : "-"});
+    }
+    table.print(context.out);
+  }
+  if (!found.empty())
+    throw Failure(kFailed,
+                  "rows differ from one time to the other, so that a restart, or another number of "
+                  "ranks, changes them: a function is to draw from 'rng' alone, and to keep "
+                  "nothing from one row for the next");
+}
+
 void add_preview(CLI::App& app, const Context& context) {
   CLI::App* command = app.add_subcommand("preview", "one batch as the model will see it");
   const auto to = add_drawn_output(*command);
@@ -153,11 +216,20 @@ void add_preview(CLI::App& app, const Context& context) {
   command->add_option("--rows", *rows, "how many, up to the pipeline's batch size")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->callback([&context, to, rows, submitted = add_tried_submission(*command)] {
+  const auto twice = std::make_shared<bool>(false);
+  command->add_flag("--twice", *twice,
+                    "make it two times, and say which fields differ: of functions of your own");
+  command->callback([&context, to, rows, twice, submitted = add_tried_submission(*command)] {
     if (is_file(*to)) check_is_png(*to);
+    if (is_file(*to) && *twice) throw Failure(kWrongUsage, "--twice draws nothing: leave out -o");
     const v1::PipelineText text = submitted->read();
-    const Preview preview = context.connect().preview(
-        text, *rows, starting_runners(context.progress(), submitted->python, context.directory()));
+    const auto make = [&] {
+      return context.connect().preview(
+          text, *rows,
+          starting_runners(context.progress(), submitted->python, context.directory()));
+    };
+    const Preview preview = make();
+    if (*twice) return tell(differences(preview, make()), preview, *to == "json", context);
     if (*to == "json") return dump_json(preview_json(preview), context);
     if (is_file(*to)) draw(preview, *to, context);
     rows_table(preview).print(context.out);

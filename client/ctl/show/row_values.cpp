@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -98,6 +99,27 @@ TensorView view_of(const Preview& preview, int number, std::vector<std::int64_t>
   return view;
 }
 
+// All fields of a preview, which outlives this.
+struct FieldViews {
+  explicit FieldViews(const Preview& preview)
+      : rows(static_cast<std::uint64_t>(preview.header.indices_size())),
+        offsets(static_cast<std::size_t>(preview.header.tensors_size())) {
+    for (int i = 0; i < preview.header.tensors_size(); ++i)
+      views.push_back(view_of(preview, i, offsets[static_cast<std::size_t>(i)]));
+  }
+
+  // Of each row.
+  std::vector<std::string> digests(std::span<const TensorView> fields) const {
+    std::vector<std::string> made;
+    for (std::uint64_t row = 0; row < rows; ++row) made.push_back(row_digest(fields, rows, row));
+    return made;
+  }
+
+  std::uint64_t rows;
+  std::vector<std::vector<std::int64_t>> offsets;
+  std::vector<TensorView> views;
+};
+
 }  // namespace
 
 std::vector<ValueField> values_of(const Preview& preview) {
@@ -126,16 +148,14 @@ std::vector<ValueField> values_of(const Preview& preview) {
 }
 
 std::vector<std::string> digests_of(const Preview& preview) {
-  const auto rows = static_cast<std::uint64_t>(preview.header.indices_size());
-  std::vector<std::vector<std::int64_t>> offsets(
-      static_cast<std::size_t>(preview.header.tensors_size()));
-  std::vector<TensorView> views;
-  views.reserve(offsets.size());
-  for (int i = 0; i < preview.header.tensors_size(); ++i)
-    views.push_back(view_of(preview, i, offsets[static_cast<std::size_t>(i)]));
-  std::vector<std::string> digests;
-  digests.reserve(rows);
-  for (std::uint64_t row = 0; row < rows; ++row) digests.push_back(row_digest(views, rows, row));
+  const FieldViews of(preview);
+  return of.digests(of.views);
+}
+
+std::vector<std::vector<std::string>> field_digests_of(const Preview& preview) {
+  const FieldViews of(preview);
+  std::vector<std::vector<std::string>> digests;
+  for (const TensorView& view : of.views) digests.push_back(of.digests({&view, 1}));
   return digests;
 }
 

@@ -22,5 +22,7 @@ std::vector<ValueField> values_of(const Preview& preview);
 
 // The digest of each row, as of `consume --digest --per-row` (ctl/digest.h).
 std::vector<std::string> digests_of(const Preview& preview);
+// The same of each field alone: [field][row].
+std::vector<std::vector<std::string>> field_digests_of(const Preview& preview);
 
 }  // namespace spdld::ctl
