@@ -532,7 +532,10 @@ Result<std::shared_ptr<RunnerChild>> RunnerPool::add_child(
   if (supervisor->children.count(hello.number) != 0)
     return error(Code::kAlreadyExists, fmt::format("child {} is there already", hello.number));
   const auto code = std::to_array(hello.code);
-  if (code != decltype(code){} && code_.value_or(code) != code) {
+  const bool is_known = code != decltype(code){};
+  // What comes of one that has not looked yet is not known before it answers.
+  const bool counts = is_known && supervisor->looks == 0;
+  if (counts && code_.value_or(code) != code) {
     const std::string changed = fmt::format(
         "the file of {} has changed since rows were first made with it, and others would come of "
         "it "
@@ -542,7 +545,8 @@ Result<std::shared_ptr<RunnerChild>> RunnerPool::add_child(
     flush();
     return error(Code::kFailedPrecondition, changed);
   }
-  if (code != decltype(code){}) code_ = code;
+  if (is_known) supervisor->code = code;
+  if (counts) code_ = code;
   auto child = std::make_shared<RunnerChild>();
   child->channel = std::move(channel);
   child->supervisor = supervisor;
@@ -590,7 +594,7 @@ Status RunnerPool::take(RunnerSupervisor& supervisor, Channel::Frame frame) {
     if (!text) return garbage("an ImportFailed of another size");
     fail_waiting(*text);
   } else if (header && header->type == RunnerFrameType::kLooked && supervisor.looks > 0) {
-    --supervisor.looks;
+    if (--supervisor.looks == 0 && !code_) code_ = supervisor.code;
   } else {
     return garbage("a supervisor says nothing but ChildEnded, ImportFailed and Looked");
   }

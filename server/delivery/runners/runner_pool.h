@@ -89,6 +89,7 @@ struct RunnerSupervisor {
   std::string python;
   std::map<std::uint32_t, std::shared_ptr<RunnerChild>> children = {};
   int looks = 0;  // that it has not answered: its children are given no rows
+  std::optional<std::array<std::uint8_t, 16>> code = {};  // ChildHello's
 };
 
 // The rows that wait for one user's function, and the processes that run it. Made and owned by
@@ -205,7 +206,7 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   std::chrono::nanoseconds row_time_{};  // likewise
   int unborn_ = 0;                       // ends in a row, of processes that could not serve yet
   std::string trouble_;                  // why the last runners did not come to serve
-  std::optional<std::array<std::uint8_t, 16>> code_;  // ChildHello's, of the first that had one
+  std::optional<std::array<std::uint8_t, 16>> code_;  // ChildHello's, that rows are made with
 
   mutable Mutex mutex_;
   std::vector<CalledRow> incoming_ SPDLD_GUARDED_BY(mutex_);

@@ -191,6 +191,29 @@ TEST_F(RunnerEndsTest, CodeThatChangesUnderAJobEndsItRatherThanMakeOtherRows) {
   EXPECT_THAT(sink_.status(1).message(), HasSubstr("has changed since rows were first made"));
 }
 
+TEST_F(RunnerEndsTest, CodeThatChangesUnderALaterJobEndsItLikewise) {
+  start();
+  const CallSpec spec = text_call("def f(x): return 'old'\n");
+  auto caller = open(spec);
+  const std::string key = key_of(*caller);
+  const pid_t supervisor = start_supervisor(key);
+  call(*caller, {"a"});
+  wait();
+  caller.reset();
+  caller = open(spec);  // the supervisor looks, and goes on
+  call(*caller, {"a"});
+  wait();
+  EXPECT_TRUE(sink_.status(1).ok());
+  rewrite(spec, "def f(x): return 'new'\n");
+  end(supervisor);
+  wait_until([&] { return !caller->wanted().empty(); });
+  call(*caller, {"a"});
+  start_supervisor(key);
+  wait();
+  EXPECT_EQ(sink_.status(2).code(), Code::kFailedPrecondition);
+  EXPECT_THAT(sink_.status(2).message(), HasSubstr("has changed since rows were first made"));
+}
+
 TEST_F(RunnerEndsTest, ASupervisorGoesOnWithTheNextDaemon) {
   start();
   CallSpec spec = text_call("def f(x): return x\n");
