@@ -240,8 +240,8 @@ Result<RowAnswer> read_answer(const CallSpec& spec, const CallCells& cells, std:
     }
     case AnswerKind::kDescription: {
       if (row == nullptr) return answer;
-      if (!row->describes || head.text_bytes > kMaxDescriptionBytes)
-        return tl::unexpected(bad_answer("nothing of the kind was asked for"));
+      if (!row->describes || head.text_bytes > cells.sizes().answers)
+        return tl::unexpected(bad_answer("no description of such a size was asked for"));
       row->description.resize(head.text_bytes);
       SPDLD_TRY(
           cells.read(cell, head.text_offset, std::as_writable_bytes(std::span(row->description))));

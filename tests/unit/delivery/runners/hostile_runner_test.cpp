@@ -186,6 +186,16 @@ TEST_F(HostileRunnerTest, ARunnerIsLentMemoryThatItCannotResizeAndInputThatItCan
   EXPECT_NE(::ftruncate(answers, 0), 0);
 }
 
+TEST_F(HostileRunnerTest, ADescriptionThatNobodyAskedForEndsTheChild) {
+  open_call();
+  attach();
+  call(*caller_, {"a"});
+  const runner::Call of_row = next_call();
+  put(of_row, 0, {}, runner::AnswerKind::kDescription);
+  child_->send(answer(of_row));
+  EXPECT_TRUE(child_->hung_up());
+}
+
 TEST_F(HostileRunnerTest, AnAnswerOutsideOfItsCellEndsTheChild) {
   const std::uint64_t far = std::uint64_t{1} << 62;
   const runner::FieldEntry bad[] = {{.offset = 1 << 20, .bytes = 1, .shape = {}},

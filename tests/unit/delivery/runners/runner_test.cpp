@@ -419,5 +419,41 @@ TEST_F(RunnerTest, AStoppedServerGivesAllRowsBack) {
     EXPECT_EQ(sink_.status(token).code(), Code::kCancelled);
 }
 
+// A dataset that is told of by more than its cells have room for at first.
+TEST_F(RunnerTest, ADatasetIsDescribedOnceAndItsItemsAreAskedForByTheirIndex) {
+  start();
+  CallSpec spec = text_call(
+      "class f:\n"
+      "  def __len__(self): return 300000\n"
+      "  def __getitem__(self, i): return 'item %d' % i\n"
+      "  def columns(self): return {'length': np.arange(300000) << 30}\n");
+  spec.is_dataset = true;
+  spec.in = {field_of("index", CallField::Kind::kInt64),
+             field_of("items", CallField::Kind::kInt64)};
+  const auto caller = open(spec);
+  start_supervisor(*caller);
+  TestRow& asks = rows_.emplace_back();
+  asks.row.describes = true;
+  asks.bytes = {bytes_of_number<std::int64_t>(0), bytes_of_number<std::int64_t>(0)};
+  asks.point();
+  caller->call(asks.row, sink_, 0);
+  for (const std::int64_t index : {7, 299999}) {
+    TestRow& row = rows_.emplace_back();
+    row.bytes = {bytes_of_number(index), bytes_of_number<std::int64_t>(300000)};
+    row.point();
+    caller->call(row.row, sink_, rows_.size() - 1);
+  }
+  TestRow& changed = rows_.emplace_back();
+  changed.bytes = {bytes_of_number<std::int64_t>(7), bytes_of_number<std::int64_t>(8)};
+  changed.point();
+  caller->call(changed.row, sink_, 3);
+  wait();
+  ASSERT_TRUE(sink_.status(0).ok()) << sink_.status(0).message();
+  EXPECT_GT(asks.row.description.size(), 300000u * sizeof(std::int64_t));
+  EXPECT_EQ(rows_[1].answer(), "item 7");
+  EXPECT_EQ(rows_[2].answer(), "item 299999");
+  EXPECT_THAT(sink_.status(3).message(), HasSubstr("has 300000 items now"));
+}
+
 }  // namespace
 }  // namespace spdld::delivery
