@@ -70,6 +70,8 @@ class Comparison:
 
 # The options of a side by task, side and round.
 OptionsOf = Callable[[str, str, int], dict[str, Any]]
+# What a result tells beyond the table, and what of that is asked for and was not reached.
+Also = Callable[[dict[str, Any]], tuple[str, list[str]]]
 
 
 def parser_of(comparison: Comparison, warmup: float = 4) -> argparse.ArgumentParser:
@@ -297,6 +299,7 @@ def compare(
     roots: Mapping[str, pathlib.Path],
     options_of: OptionsOf,
     said: str,
+    also: Also | None = None,
 ) -> int:
     """All of a benchmark whose data lie in the directories `roots`, from looking at sides to the result."""
     of_all = about(comparison, argv, arguments)
@@ -305,7 +308,7 @@ def compare(
     }
     of_all["batches"] = look(comparison, arguments, options_of)
     done = rounds(comparison, arguments, options_of)
-    return finish(comparison, arguments, of_all, done, said)
+    return finish(comparison, arguments, of_all, done, said, also)
 
 
 def finish(
@@ -314,18 +317,23 @@ def finish(
     about: dict[str, Any],
     done: list[dict[str, Any]],
     said: str,
+    also: Also | None = None,
 ) -> int:
     """Writes and prints the result; returns 1 if something that is asked for was missed."""
     result = {"about": about, "summary": run.summarize(done), "rounds": done}
     about["load_at_end"] = os.getloadavg()[0]
     text = table(comparison, result, said)
+    lines = missed(comparison, result)
+    if also is not None:
+        told, not_reached = also(result)
+        text += f"\n{told}"
+        lines += not_reached
     out = pathlib.Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{comparison.name}.json").write_text(json.dumps(result, indent=2) + "\n")
     (out / f"{comparison.name}.md").write_text(text)
     print(text)
     print(f"written to {out}", file=sys.stderr)
-    lines = missed(comparison, result)
     for line in lines:
         print(f"missed: {line}", file=sys.stderr)
     return 1 if lines else 0
