@@ -276,13 +276,15 @@ class Rows:
         values = self._row.unpack_from(self._input, self._from + i * self._row.size)
         self._item = values[3]
         arguments = {name: read(values) for name, read in self._readers}
-        arguments.update(self.args)
+        if self.args:
+            arguments.update(self.args)
         if self._with_rng:
-            while len(self._rngs) <= i:
+            at = i if self.awaits else 0
+            while len(self._rngs) <= at:
                 self._rngs.append(_Rng())
-            arguments["rng"] = self._rngs[i if self.awaits else 0].at(*values[:3])
+            arguments["rng"] = self._rngs[at].at(values[0], values[1], values[2])
         else:
-            _seed_all(*values[:3])
+            _seed_all(values[0], values[1], values[2])
         return arguments
 
     def _optional_reader(self, field: dict[str, Any], at: int) -> Callable[[tuple], Any]:
@@ -341,7 +343,11 @@ class Rows:
             self._put_plain(i, "Rejected", 0, 0)
             return True
         try:
-            coded = [code(v) for code, v in zip(self._encoders, self._values(result), strict=True)]
+            if type(result) is np.ndarray and len(self._encoders) == 1:
+                coded = [self._encoders[0](result)]
+            else:
+                values = self._values(result)
+                coded = [code(v) for code, v in zip(self._encoders, values, strict=True)]
         except _Mismatch as error:
             self._put_error(i, "Raised", f"{self.call} {error}")
             return True
@@ -350,20 +356,20 @@ class Rows:
             return True
         flat = [0, 0]
         at = self._at
-        places = []
         for _, size, shape in coded:
-            places.append(at)
             flat += (at - self._to, size, *shape)
             at += (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         if at > self._end:
             self._put_plain(i, "NoRoom", 0, at - self._at)
             return False
         answers = self._answers
-        for place, (data, size, _) in zip(places, coded, strict=True):
+        at = self._at
+        for data, size, _ in coded:
             if type(data) is np.ndarray:
-                np.ndarray(data.shape, data.dtype, answers, place)[...] = data
+                np.copyto(np.ndarray(data.shape, data.dtype, answers, at), data)
             else:
-                answers[place : place + size] = data
+                answers[at : at + size] = data
+            at += (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         self._at = at
         self._put(i, "Fields", flat)
         return True
@@ -498,12 +504,14 @@ class _Rng:
         self._bits = np.random.Philox(key=0)
         self._generator = np.random.Generator(self._bits)
         self._state = self._bits.state
+        # Set for each row: numbers of Python's own are quicker to read than an array's.
+        self._state["buffer"] = self._state["buffer"].tolist()
 
     def at(self, seed: int, epoch: int, position: int) -> np.random.Generator:
         state = self._state["state"]
         # Two keys share no draws: those of one row count the lower half of the counter.
-        state["key"][:] = (seed, epoch)
-        state["counter"][:] = (0, 0, position, 0)  # the last: the stage's number
+        state["key"] = (seed, epoch)
+        state["counter"] = (0, 0, position, 0)  # the last: the stage's number
         self._bits.state = self._state
         return self._generator
 
@@ -513,7 +521,7 @@ def _seed_all(seed: int, epoch: int, position: int) -> None:
     key = FRAMES["RowEntry"].pack(seed, epoch, position, 0)
     words = struct.unpack("<4I", hashlib.blake2b(key, digest_size=16).digest())
     random.seed(words[0] << 32 | words[1])
-    np.random.seed(words[2:])
+    np.random.seed(words[2])  # of two words it takes five times as long
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(words[0] << 31 ^ words[3])
