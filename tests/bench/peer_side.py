@@ -46,16 +46,24 @@ def daemon_with(spec: dict[str, Any], workers: int) -> Iterator[str]:
         pipeline = daemon.directory / f"{spec['pipeline']}.yaml"
         pipeline.write_text(json.dumps(spec))
         daemon.start()
-        daemon.ctl("apply", "-f", str(pipeline))
+        needs = ["--python", sys.executable] if "python" in spec["source"] else []
+        daemon.ctl("apply", "-f", str(pipeline), *needs)
         yield daemon.address
 
 
-def open_spdld(name: str, address: str, output: tuple[str, ...]) -> Batches:
+def open_spdld(name: str, address: str, output: tuple[str, ...], **options: Any) -> Batches:
     import spdld
 
-    loader = spdld.Loader(name, address=address, output=output)
+    loader = spdld.Loader(name, address=address, output=output, **options)
     while True:
         yield from loader
+
+
+def in_turn(jobs: list[Batches]) -> Batches:
+    """Of jobs that read beside each other: a batch of each after the other."""
+    while True:
+        for job in jobs:
+            yield next(job)
 
 
 def endless_dataloader(dataset: Any, batch: int, workers: int, seed: int) -> Batches:
@@ -137,8 +145,11 @@ def run_spdld(
     output: tuple[str, ...],
     words: tuple[str, ...],
     count: Count | None = None,
+    jobs: int = 1,
 ) -> None:
     import_spdld()
     with daemon_with(spec, workers) as address:
         started = time.monotonic()
-        _run(unit, open_spdld(spec["pipeline"], address, output), started, words, count)
+        name = spec["pipeline"]
+        read = [open_spdld(name, address, output, job=f"job {n}") for n in range(jobs)]
+        _run(unit, in_turn(read), started, words, count)

@@ -224,6 +224,23 @@ def test_a_job_goes_on_in_mid_epoch_after_a_restart_of_the_daemon(
     assert got + epoch(later) == whole
 
 
+def test_processes_and_daemons_that_are_killed_cost_no_row(
+    load_here: Load, write: Write, daemon: Any
+) -> None:
+    file = write(RANDOM)
+    whole = epoch(load_here(file, job="whole"))
+    got: Rows = []
+    for number, batch in enumerate(load_here(file, job="run", prefetch=2)):
+        got += rows(batch)
+        for pid in runners.of(daemon.address):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if number == 2:
+            daemon.kill()
+            daemon.start()
+    assert got == whole
+
+
 def test_jobs_on_the_same_rows_share_what_the_dataset_has_made(
     load_here: Load, write: Write, daemon: Any
 ) -> None:

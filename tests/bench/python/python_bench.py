@@ -2,9 +2,10 @@
 """./dev bench python: what it costs to have a function of one's own called on each row.
 
 Rows of 150 KB and of 512 bytes, with and without a stage `python` whose function gives back what it
-was given; and albumentations about as dear as Pillow's decoding, behind `decode_image` beside
-PyTorch's DataLoader, whose workers call the same function on the same images. CPU time is that of
-all processes, those of the functions and the reading one too.
+was given; albumentations about as dear as Pillow's decoding, behind `decode_image` beside
+PyTorch's DataLoader, whose workers call the same function on the same images; and torchvision's
+ImageFolder with transforms as a source, for one job and for two, beside DataLoaders of it. CPU time
+is that of all processes, those of the functions and the reading one too.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ COMPARISON = comparison.Comparison(
     tasks={
         "augment": comparison.Task(
             "albumentations", ("spdld", "dataloader"), asked={"dataloader": 1.6}
+        ),
+        "folder": comparison.Task("ImageFolder", ("spdld", "dataloader"), {"dataloader": 0.95}),
+        "folders": comparison.Task(
+            "ImageFolder, two jobs", ("spdld", "dataloader"), {"dataloader": 1.8}
         ),
         **{
             str(size): comparison.Task(title, ("none", *STAGES), asked={})
@@ -149,7 +154,7 @@ def main(argv: list[str]) -> int:
         else generated.kept("images-64", make_images)
     )
     roots = {
-        task: images if task == "augment" else rows_data.make("tar", int(task))
+        task: rows_data.make("tar", int(task)) if task.isdigit() else images
         for task in arguments.tasks
     }
 

@@ -28,6 +28,7 @@ import system_calls
 import user_functions
 
 IMAGE = (224, 224, 3)
+FOLDERS = {"folder": 1, "folders": 2}  # tasks of ImageFolder, and how many jobs read it
 PIPELINE = "bench-python"
 COUNTED_S = 5.0
 _PR_SET_CHILD_SUBREAPER = 36
@@ -37,7 +38,7 @@ PARTS = {"daemon": "bin/spdld", "functions": "spdld.runner"}
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    task: str  # augment, or rows of so many bytes
+    task: str  # augment, one of FOLDERS, or rows of so many bytes
     data: str  # the directory of images, or of shards
     batch: int
     workers: int
@@ -61,6 +62,22 @@ def pipeline_spec(options: Options, name: str) -> dict[str, Any]:
                 *("fetch", "decode_image", {"resize": {"size": IMAGE[:2]}}),
                 stage_of("augment", "image", declared, options.workers),
             ],
+            "batch": {"size": options.batch, "last": "drop"},
+        }
+    if options.task in FOLDERS:
+        return {
+            "pipeline": PIPELINE,
+            "seed": options.seed,
+            "source": {
+                "python": {
+                    "call": f"{pathlib.Path(user_functions.__file__)}:train",
+                    "args": {"root": options.data},
+                    "fields": {"image": "float32[3,224,224]", "label": "int64"},
+                    "concurrency": options.workers,
+                }
+            },
+            "shuffle": "global",
+            "stages": ["fetch"],
             "batch": {"size": options.batch, "last": "drop"},
         }
     size = int(options.task)
@@ -142,19 +159,24 @@ class Images:
 def main(name: str, options_json: str, *words: str) -> None:
     options = Options(**json.loads(options_json))
     own_descendants()
+    jobs = FOLDERS.get(options.task, 1)
+    is_folder = options.task in FOLDERS
     if name != "dataloader":
-        output = ("image", "label") if options.task == "augment" else ("x",)
+        output = ("image", "label") if is_folder or options.task == "augment" else ("x",)
         spec = pipeline_spec(options, name)
-        peer_side.run_spdld("row", spec, options.workers, output, words, count)
+        peer_side.run_spdld("row", spec, options.workers, output, words, count, jobs)
         end_functions()
         return
-    dataset = Images(options.data)
-    peer_side.run_peer(
-        "row",
-        peer_side.import_torch,
-        lambda: peer_side.endless_dataloader(dataset, options.batch, options.workers, options.seed),
-        words,
-    )
+
+    def batches() -> peer_side.Batches:
+        dataset = user_functions.train(options.data) if is_folder else Images(options.data)
+        loaders = [
+            peer_side.endless_dataloader(dataset, options.batch, options.workers, options.seed + n)
+            for n in range(jobs)
+        ]
+        return peer_side.in_turn(loaders)
+
+    peer_side.run_peer("row", peer_side.import_torch, batches, words)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,17 @@ os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # else it asks the netwo
 
 HOLE = (56, 56)  # pixels, least and most
 _chain = None
+
+
+def train(root: str) -> Any:
+    """torchvision's ImageFolder with transforms of v2, as its users have it."""
+    import torch
+    from torchvision.datasets import ImageFolder
+    from torchvision.transforms import v2
+
+    torch.set_num_threads(1)
+    chain = [v2.ToImage(), v2.RandomResizedCrop(224), v2.RandomHorizontalFlip()]
+    return ImageFolder(root, v2.Compose([*chain, v2.ToDtype(torch.float32, scale=True)]))
 
 
 def same(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
