@@ -390,13 +390,20 @@ void Executor::fetched(std::uint64_t token, Status status) {
 }
 
 void Executor::called(std::uint64_t token, Status status) {
-  Task& task = *reinterpret_cast<Task*>(token);
+  Back row{token, std::move(status)};
+  all_called({&row, 1});
+}
+
+void Executor::all_called(std::span<Back> rows) {
   Aftermath after;
   {
     const Change change(*this);
-    WorkQueue::end_call(task);
-    task.lane->run->called(task, std::move(status));
-    came_back(task, after);
+    for (Back& row : rows) {
+      Task& task = *reinterpret_cast<Task*>(row.token);
+      WorkQueue::end_call(task);
+      task.lane->run->called(task, std::move(row.status));
+      came_back(task, after);
+    }
   }
   tell(after);
 }

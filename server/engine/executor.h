@@ -163,6 +163,7 @@ class Executor final : private source::FetchSink, private CallSink {
 
   void fetched(std::uint64_t token, Status status) override SPDLD_EXCLUDES(mutex_);
   void called(std::uint64_t token, Status status) override SPDLD_EXCLUDES(mutex_);
+  void all_called(std::span<Back> rows) override SPDLD_EXCLUDES(mutex_);
   // The row is no longer with its source or its caller: it goes on, or ends where the pool stops.
   void came_back(Task& task, Aftermath& after) SPDLD_REQUIRES(mutex_);
   void begin_starving(const StreamPort& port) SPDLD_EXCLUDES(mutex_);

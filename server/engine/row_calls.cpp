@@ -145,6 +145,7 @@ CallRow& RowCalls::prepare(const Plan& plan) {
   }
   call_.rejected = false;
   call_.answers.resize(call.spec.out.size());
+  call_.into.assign(call.spec.out.size(), {});
   first_out_ = call.first_array;
   return call_;
 }

@@ -233,10 +233,24 @@ RowState Run::begin_call(Row& row, CallSink& sink, std::uint64_t token) {
   call.dropped = row.dropped;
   call.pause = calls.tries() == 0 ? std::chrono::nanoseconds(0)
                                   : call_pauses_.pause(calls.tries(), source_->uri(row.item));
+  deliver_into_slot(row, plan_->calls[number].first_array, call);
   calls.begin(clock_.now());
   call_stats_[number].begin();
   callers_[number]->call(call, sink, token);  // from here on it may be with another worker
   return RowState::kCalled;
+}
+
+// What is delivered as the function gives it back is not copied in between.
+void Run::deliver_into_slot(const Row& row, std::size_t first_array, CallRow& call) const {
+  for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
+    const TensorSource& source = plan_->sources[t];
+    const TensorSpec& spec = plan_->tensors[t];
+    if (source.kind != TensorSource::Kind::kArray || spec.kind != FieldKind::kDense) continue;
+    if (source.index < first_array || source.index - first_array >= call.into.size()) continue;
+    std::size_t bytes = wire::dtype_bytes(spec.dtype);
+    for (const std::int64_t extent : spec.shape) bytes *= static_cast<std::size_t>(extent);
+    call.into[source.index - first_array] = {output(row, t).data(), bytes};
+  }
 }
 
 void Run::called(Row& row, Status status) {
@@ -349,7 +363,9 @@ Status Run::put_arrays(const Row& row) const {
     const std::size_t extents = spec.kind == FieldKind::kBytes ? 1 : spec.shape.size();
     RowOutput out = output(row, t);
     SPDLD_ASSIGN(std::byte* const to, out.resize({made.shape.data(), extents}));
-    if (!made.view.empty()) std::memcpy(to, made.view.data(), made.view.size());
+    // A call may have put it there.
+    if (!made.view.empty() && to != made.view.data())
+      std::memcpy(to, made.view.data(), made.view.size());
   }
   return {};
 }

@@ -209,6 +209,7 @@ class Run {
   };
   // Gives the row to the next function.
   RowState begin_call(Row& row, CallSink& sink, std::uint64_t token);
+  void deliver_into_slot(const Row& row, std::size_t first_array, CallRow& call) const;
   // Looks at what came back, and goes on with it.
   RowState end_call(Row& row, const Return& from);
   // Makes what is made of that, and gives it to the next function or puts it into the batch.

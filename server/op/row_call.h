@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -81,6 +82,8 @@ struct CallRow {
   std::chrono::nanoseconds pause{0};           // before it is taken: it was called in vain just now
   std::vector<CallArgument> arguments;         // one for each CallSpec::in
   bool describes = false;                      // asks a dataset what it is, and for no item
+  // Where answers of one size are to lie, one for each CallSpec::out; empty: in their own memory.
+  std::vector<std::span<std::byte>> into;
 
   // The answer.
   bool rejected = false;           // the function gave None: no answers
@@ -95,8 +98,16 @@ struct CallRow {
 // ends).
 class CallSink {
  public:
+  struct Back {
+    std::uint64_t token;
+    Status status;
+  };
   virtual ~CallSink() = default;
   virtual void called(std::uint64_t token, Status status) = 0;
+  // Of several that came back together.
+  virtual void all_called(std::span<Back> rows) {
+    for (Back& row : rows) called(row.token, std::move(row.status));
+  }
 };
 
 // Carries rows of one run to the function and back. Thread-safe.

@@ -24,6 +24,7 @@ using runner::AnswerKind;
 constexpr std::uint64_t kCellPage = 4096;
 constexpr std::uint64_t kMaxTextBytes = 16384;
 constexpr std::uint64_t kMaxDescriptionBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kReadAhead = 65536;
 
 std::uint64_t to_multiple(std::uint64_t bytes, std::uint64_t of = runner::kDataAlignment) {
   return (bytes + of - 1) / of * of;
@@ -85,8 +86,8 @@ Result<UniqueFd> open_sized(const char* name, std::uint64_t bytes) {
   return fd;
 }
 
-Status take_field(const CallField& field, const runner::FieldEntry& entry, const CallCells& cells,
-                  std::uint32_t cell, PackedRow& row) {
+Status take_field(const CallField& field, const runner::FieldEntry& entry, CellReader& cell,
+                  std::span<std::byte> into, PackedRow& row) {
   std::optional<std::uint64_t> bytes;
   row.shape = {};
   switch (field.kind) {
@@ -104,8 +105,9 @@ Status take_field(const CallField& field, const runner::FieldEntry& entry, const
   if (bytes != entry.bytes)
     return bad_answer("'" + field.name + "' has another shape than declared");
   row.view = {};
-  SPDLD_TRY(cells.read(cell, entry.offset, {row.bytes.resize(*bytes), *bytes}));
-  row.view = row.bytes.bytes();
+  if (into.size() != *bytes || into.empty()) into = {row.bytes.resize(*bytes), *bytes};
+  SPDLD_TRY(cell.read_data(entry.offset, into));
+  row.view = into;
   const std::string_view text(reinterpret_cast<const char*>(row.view.data()), row.view.size());
   if (field.kind == CallField::Kind::kText && !is_utf8(text))
     return bad_answer("the text '" + field.name + "' is not UTF-8");
@@ -190,6 +192,27 @@ Status CallCells::read(std::uint32_t cell, std::uint64_t offset, std::span<std::
   return {};
 }
 
+Status CellReader::read(Window& window, std::uint64_t offset, std::span<std::byte> to) const {
+  const auto ahead = [&] {
+    const std::uint64_t most = std::min<std::uint64_t>(rows_ * to_multiple(to.size()), kReadAhead);
+    return offset < cells_.sizes().answers ? std::min(most, cells_.sizes().answers - offset) : 0;
+  };
+  const auto holds = [&] {
+    const std::uint64_t from = offset - window.offset;
+    return offset >= window.offset && from <= window.memory.size() &&
+           to.size() <= window.memory.size() - from;
+  };
+  if (!holds()) {
+    const std::uint64_t bytes = ahead();
+    if (bytes < 2 * to.size()) return cells_.read(cell_, offset, to);
+    window.offset = offset;
+    SPDLD_TRY(cells_.read(cell_, offset, {window.memory.resize(bytes), bytes}));
+  }
+  if (!to.empty())
+    std::memcpy(to.data(), window.memory.bytes().data() + (offset - window.offset), to.size());
+  return {};
+}
+
 void write_rows(std::span<const CallRow* const> rows, std::span<std::byte> cell) {
   const std::size_t arguments = rows.front()->arguments.size();
   std::byte* entry = cell.data();
@@ -211,15 +234,15 @@ void write_rows(std::span<const CallRow* const> rows, std::span<std::byte> cell)
   }
 }
 
-Result<RowAnswer> read_answer(const CallSpec& spec, const CallCells& cells, std::uint32_t cell,
-                              std::uint64_t call, std::size_t index, CallRow* row) {
+Result<RowAnswer> read_answer(const CallSpec& spec, CellReader& cell, std::uint64_t call,
+                              std::size_t index, CallRow* row) {
   const std::size_t fields = spec.out.size();
   const std::size_t entry_bytes = sizeof(runner::AnswerEntry) + fields * sizeof(runner::FieldEntry);
   std::array<std::byte, 2048> small{};
   ByteBuffer large;
   const std::span<std::byte> entry(
       entry_bytes <= small.size() ? small.data() : large.resize(entry_bytes), entry_bytes);
-  SPDLD_TRY(cells.read(cell, index * entry_bytes, entry));
+  SPDLD_TRY(cell.read_entry(index * entry_bytes, entry));
   runner::AnswerEntry head{};
   std::memcpy(&head, entry.data(), sizeof head);
   if (head.call != static_cast<std::uint32_t>(call)) return RowAnswer{};
@@ -234,17 +257,17 @@ Result<RowAnswer> read_answer(const CallSpec& spec, const CallCells& cells, std:
       if (head.text_bytes > kMaxTextBytes)
         return tl::unexpected(bad_answer("its text is too long"));
       std::string text(head.text_bytes, '\0');
-      SPDLD_TRY(cells.read(cell, head.text_offset, std::as_writable_bytes(std::span(text))));
+      SPDLD_TRY(cell.read_data(head.text_offset, std::as_writable_bytes(std::span(text))));
       answer.text = utf8(text);
       return answer;
     }
     case AnswerKind::kDescription: {
       if (row == nullptr) return answer;
-      if (!row->describes || head.text_bytes > cells.sizes().answers)
+      if (!row->describes || head.text_bytes > cell.cell_bytes())
         return tl::unexpected(bad_answer("no description of such a size was asked for"));
       row->description.resize(head.text_bytes);
       SPDLD_TRY(
-          cells.read(cell, head.text_offset, std::as_writable_bytes(std::span(row->description))));
+          cell.read_data(head.text_offset, std::as_writable_bytes(std::span(row->description))));
       return answer;
     }
     default: return tl::unexpected(bad_answer("it is of no kind"));
@@ -254,7 +277,9 @@ Result<RowAnswer> read_answer(const CallSpec& spec, const CallCells& cells, std:
   for (std::size_t i = 0; i < fields; ++i) {
     runner::FieldEntry told{};
     std::memcpy(&told, entry.data() + sizeof head + i * sizeof told, sizeof told);
-    SPDLD_TRY(take_field(spec.out[i], told, cells, cell, row->answers[i]));
+    SPDLD_TRY(take_field(spec.out[i], told, cell,
+                         i < row->into.size() ? row->into[i] : std::span<std::byte>(),
+                         row->answers[i]));
     answer.bytes += to_multiple(told.bytes);
   }
   return answer;

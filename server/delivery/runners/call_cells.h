@@ -67,6 +67,36 @@ class CallCells {
   std::byte* base_ = nullptr;  // of the input
 };
 
+// Reads a cell of the answers, so that what `rows` small rows gave back one behind the other takes
+// few system calls: it reads ahead, but no more than what so many would take. For the time in which
+// one Answer is looked at: what it has read does not change. Of one thread.
+class CellReader {
+ public:
+  CellReader(const CallCells& cells, std::uint32_t cell, std::size_t rows)
+      : cells_(cells), cell_(cell), rows_(rows) {}
+  std::uint64_t cell_bytes() const { return cells_.sizes().answers; }
+  // As CallCells::read().
+  Status read_entry(std::uint64_t offset, std::span<std::byte> to) {
+    return read(table_, offset, to);
+  }
+  Status read_data(std::uint64_t offset, std::span<std::byte> to) {
+    return read(data_, offset, to);
+  }
+
+ private:
+  struct Window {
+    std::uint64_t offset = 0;
+    ByteBuffer memory = {};
+  };
+  Status read(Window& window, std::uint64_t offset, std::span<std::byte> to) const;
+
+  const CallCells& cells_;
+  const std::uint32_t cell_;
+  const std::size_t rows_;
+  Window table_;
+  Window data_;
+};
+
 // Puts the rows, which must have room there, into a cell of the input.
 void write_rows(std::span<const CallRow* const> rows, std::span<std::byte> cell);
 
@@ -77,9 +107,10 @@ struct RowAnswer {
   std::uint64_t bytes = 0;                 // that the answers take, or would take
 };
 
-// Reads what there is in a cell of row `index` of the call, and puts its answers into `row`, unless
-// that is null. kInvalidArgument: it is nothing that a child of ours says; `row` may hold anything.
-Result<RowAnswer> read_answer(const CallSpec& spec, const CallCells& cells, std::uint32_t cell,
-                              std::uint64_t call, std::size_t index, CallRow* row);
+// Reads what there is in the cell of row `index` of the call, and puts its answers into `row`,
+// unless that is null. kInvalidArgument: it is nothing that a child of ours says; `row` may hold
+// anything.
+Result<RowAnswer> read_answer(const CallSpec& spec, CellReader& cell, std::uint64_t call,
+                              std::size_t index, CallRow* row);
 
 }  // namespace spdld::delivery

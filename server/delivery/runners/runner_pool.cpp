@@ -111,7 +111,7 @@ void RunnerPool::call(CalledRow row) {
     stopped = stopped_;
     if (!stopped) {
       incoming_.push_back(row);
-      wake = !std::exchange(posted_, true);
+      wake = !is_full_ && !std::exchange(posted_, true);
     }
   }
   if (stopped) row.sink->called(row.token, cancelled());
@@ -154,8 +154,6 @@ void RunnerPool::look_again() {
 }
 
 void RunnerPool::take_up() {
-  take_incoming();
-  if (serving() == 0) drop_unwanted();  // those that were dropped before they came
   dispatch();
   flush();
 }
@@ -205,6 +203,7 @@ void RunnerPool::cancel(const std::function<bool(const CalledRow&)>& which) {
 }
 
 void RunnerPool::drop_unwanted() {
+  take_incoming();
   cancel(unwanted);
   flush();
 }
@@ -267,8 +266,16 @@ void RunnerPool::tell(CalledRow& row, Status status) {
 
 void RunnerPool::flush() {
   while (!told_.empty()) {
-    for (Told& told : std::exchange(told_, {}))
-      told.row.sink->called(told.row.token, std::move(told.status));
+    std::vector<Told> all = std::exchange(told_, {});
+    std::vector<CallSink::Back> rows;
+    rows.reserve(all.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      CallSink* const sink = all[i].row.sink;
+      rows.push_back({all[i].row.token, std::move(all[i].status)});
+      if (i + 1 < all.size() && all[i + 1].row.sink == sink) continue;
+      sink->all_called(rows);
+      rows.clear();
+    }
   }
 }
 
@@ -295,10 +302,28 @@ std::shared_ptr<RunnerChild> RunnerPool::idlest() const {
 }
 
 void RunnerPool::dispatch() {
+  for (bool more = true; more;) {
+    take_incoming();
+    if (serving() == 0) cancel(unwanted);  // those that were dropped before they came
+    give_all();
+    const bool full = !queue_.empty() && serving() != 0;
+    MutexLock lock(mutex_);
+    is_full_ = full;
+    more = !full && !incoming_.empty();
+  }
+}
+
+void RunnerPool::give_all() {
   while (!queue_.empty()) {
     const std::shared_ptr<RunnerChild> child = idlest();
-    if (child == nullptr || !give(child)) return;
+    if (child == nullptr || !are_enough(*child) || !give(child)) return;
   }
+}
+
+bool RunnerPool::are_enough(const RunnerChild& child) const {
+  if (child.calls.empty() || child.awaits || row_time_.count() == 0) return true;
+  const auto rows = static_cast<std::size_t>(kCallTime / 8 / row_time_);
+  return queue_.size() >= std::min<std::size_t>(rows, runner::kMaxCallRows / 4);
 }
 
 Status RunnerPool::open_cells(RunnerChild& child, CellSizes needed) {
@@ -428,8 +453,9 @@ Status RunnerPool::take_answer(RunnerChild& child, const runner::Answer& answer)
     if (call->rows[i].answered) return garbage("two answers to a row");
   std::vector<CalledRow> again;
   Status taken;
+  CellReader cell(*child.cells, call->cell, answer.count);
   for (std::size_t i = answer.first; i < end && taken.ok(); ++i) {
-    taken = take_row(child, *call, i, again);
+    taken = take_row(child, *call, cell, i, again);
     if (taken.ok() && !call->rows[i].answered) taken = garbage("an answer that is not there");
   }
   requeue(std::move(again));
@@ -453,11 +479,10 @@ Status RunnerPool::take_answer(RunnerChild& child, const runner::Answer& answer)
 }
 
 // Does nothing if there is no answer to the row yet.
-Status RunnerPool::take_row(const RunnerChild& child, RunnerChild::Call& call, std::size_t index,
-                            std::vector<CalledRow>& again) {
+Status RunnerPool::take_row(const RunnerChild& child, RunnerChild::Call& call, CellReader& cell,
+                            std::size_t index, std::vector<CalledRow>& again) {
   CalledRow& row = call.rows[index];
-  SPDLD_ASSIGN(RowAnswer answer,
-               read_answer(spec_, *child.cells, call.cell, call.id, index, row.row));
+  SPDLD_ASSIGN(RowAnswer answer, read_answer(spec_, cell, call.id, index, row.row));
   if (!answer.kind) return {};
   const auto fails = [&](Code code) { tell(row, Status(code, std::move(answer.text))); };
   switch (*answer.kind) {
@@ -639,6 +664,7 @@ void RunnerPool::fail_waiting(const std::string& text) {
   log::info({.uid = uid_, .has_quota = true}, "runners: {} cannot be run: {}", spec_.call, text);
   trouble_ = text;
   if (serving() == 0) {
+    take_incoming();
     for (CalledRow& row : queue_) tell(row, Status(Code::kFailedPrecondition, text));
     queue_.clear();
   }
@@ -696,10 +722,11 @@ void RunnerPool::end_child(RunnerChild& child, const std::string& why, int most)
   bool blamed = why.empty();
   std::vector<CalledRow> again;
   for (RunnerChild::Call& call : child.calls) {
+    CellReader cell(*child.cells, call.cell, 1);
     for (std::size_t i = 0; i < call.rows.size(); ++i) {
       CalledRow& row = call.rows[i];
       // It may have answered without a word of it.
-      if (!row.answered) (void)take_row(child, call, i, again);
+      if (!row.answered) (void)take_row(child, call, cell, i, again);
       if (row.answered) continue;
       const bool to_blame = !std::exchange(blamed, true);
       if (row.row == nullptr) continue;

@@ -151,7 +151,7 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   };
 
   void call(CalledRow row) SPDLD_EXCLUDES(mutex_);
-  void drop_unwanted();
+  void drop_unwanted() SPDLD_EXCLUDES(mutex_);
   void let_go(std::uint64_t holder) SPDLD_EXCLUDES(mutex_);
   void forget(std::uint64_t holder) SPDLD_EXCLUDES(mutex_);
   std::string waits_for() const SPDLD_EXCLUDES(mutex_);
@@ -164,7 +164,10 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   void end_pauses();
   // Those of the rows that no child has, and that such is true of, come back uncalled.
   void cancel(const std::function<bool(const CalledRow&)>& which);
-  void dispatch();
+  void dispatch() SPDLD_EXCLUDES(mutex_);
+  void give_all();
+  // Until then, for what rows take that are quick, a call costs more than it carries.
+  bool are_enough(const RunnerChild& child) const;
   std::shared_ptr<RunnerChild> idlest() const;
   // False: no child may have rows now.
   bool give(const std::shared_ptr<RunnerChild>& child);
@@ -175,8 +178,8 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   void look_at(const std::shared_ptr<RunnerChild>& child);
 
   Status take_answer(RunnerChild& child, const runner::Answer& answer);
-  Status take_row(const RunnerChild& child, RunnerChild::Call& call, std::size_t index,
-                  std::vector<CalledRow>& again);
+  Status take_row(const RunnerChild& child, RunnerChild::Call& call, CellReader& cell,
+                  std::size_t index, std::vector<CalledRow>& again);
   void await_end(const std::shared_ptr<RunnerChild>& child);
   // Takes the answers that it has written, and its rows back. `why` empty: none of them is to
   // blame.
@@ -211,6 +214,8 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   mutable Mutex mutex_;
   std::vector<CalledRow> incoming_ SPDLD_GUARDED_BY(mutex_);
   bool posted_ SPDLD_GUARDED_BY(mutex_) = false;  // take_up()
+  // The children have what they may: rows that come wait for the next answer.
+  bool is_full_ SPDLD_GUARDED_BY(mutex_) = false;
   bool stopped_ SPDLD_GUARDED_BY(mutex_) = false;
   bool ended_ SPDLD_GUARDED_BY(mutex_) = false;
   std::uint64_t users_ SPDLD_GUARDED_BY(mutex_) = 0;    // that hold it
