@@ -252,12 +252,15 @@ def test_jobs_on_the_same_rows_share_what_the_dataset_has_made(
 
 
 def test_a_dataset_of_another_size_ends_the_job_and_says_so(
-    load_here: Load, write: Write, daemon: Any
+    load_here: Load, write: Write, daemon: Any, tmp_path: pathlib.Path
 ) -> None:
-    file = write(PLAIN)
+    size = tmp_path / "size"
+    size.write_text("24")
+    code = PLAIN.replace("self.items = items", f"self.items = int(open({str(size)!r}).read())")
+    file = write(code)
     epoch(load_here(file, job="one"))
     runners.kill_supervisors(daemon.address)
-    write(PLAIN.replace("items=24", "items=25"))
+    size.write_text("25")
     with pytest.raises(spdld.PipelineError, match=r"has 25 items now, and the .* with 24"):
         epoch(load_here(file, job="two"))
     again = load_here(file, job="three", replace=True)

@@ -98,8 +98,10 @@ std::shared_ptr<RowCaller> RunnerPool::hold() {
   MutexLock lock(mutex_);
   if (ended_) return nullptr;
   ++holders_;
-  if (users_++ == 0 && next_holder_ > 1)
-    loop_->post([pool = shared_from_this()] { pool->look_again(); });
+  if (users_++ == 0 && next_holder_ > 1) {
+    look_due_ = true;
+    loop_->post([pool = shared_from_this()] { pool->take_up(); });
+  }
   return std::make_shared<Holder>(shared_from_this(), next_holder_++);
 }
 
@@ -160,11 +162,14 @@ void RunnerPool::take_up() {
 
 void RunnerPool::take_incoming() {
   std::vector<CalledRow> incoming;
+  bool look = false;
   {
     MutexLock lock(mutex_);
     posted_ = false;
     incoming.swap(incoming_);
+    look = std::exchange(look_due_, false);
   }
+  if (look) look_again();  // before any of the rows is given to a child
   for (CalledRow& row : incoming) {
     if (row.row->pause.count() > 0 && !unwanted(row)) {
       hold_back(row);
@@ -327,7 +332,8 @@ bool RunnerPool::are_enough(const RunnerChild& child) const {
 }
 
 Status RunnerPool::open_cells(RunnerChild& child, CellSizes needed) {
-  CellSizes sizes = child.cells ? child.cells->sizes() : options_.cells;
+  const bool afresh = child.cells == nullptr || std::exchange(child.described, false);
+  CellSizes sizes = afresh ? options_.cells : child.cells->sizes();
   while (sizes.input < needed.input) sizes.input *= 2;
   while (sizes.answers < needed.answers) sizes.answers *= 2;
   SPDLD_ASSIGN(child.cells, CallCells::create(sizes, budget_, uid_));
@@ -381,7 +387,8 @@ bool RunnerPool::give(const std::shared_ptr<RunnerChild>& child) {
       .input = row_table_bytes(1, spec_.in.size()) + argument_bytes(*first.row),
       .answers = answer_table_bytes_ + std::max(least_answer_bytes(spec_), first.answer_bytes)};
   const CellSizes& sizes = child->cells->sizes();
-  if (needed.input > sizes.input || needed.answers > sizes.answers) {
+  const bool too_large = child->calls.empty() && child->described;
+  if (too_large || needed.input > sizes.input || needed.answers > sizes.answers) {
     if (!child->calls.empty()) return false;  // what it has lies in the old cells
     if (const Status opened = open_cells(*child, needed); !opened.ok()) {
       tell(first, Status(Code::kUnavailable, opened.message()));
@@ -457,6 +464,7 @@ Status RunnerPool::take_answer(RunnerChild& child, const runner::Answer& answer)
   for (std::size_t i = answer.first; i < end && taken.ok(); ++i) {
     taken = take_row(child, *call, cell, i, again);
     if (taken.ok() && !call->rows[i].answered) taken = garbage("an answer that is not there");
+    child.described = child.described || call->rows[i].describes;
   }
   requeue(std::move(again));
   SPDLD_TRY(std::move(taken));

@@ -47,7 +47,7 @@ struct CalledRow {
   CallSink* sink = nullptr;
   std::uint64_t token = 0;
   std::uint64_t holder = 0;
-  bool describes = false;                          // CallRow\'s
+  bool describes = false;                          // CallRow's
   std::uint64_t answer_bytes = 0;                  // that have been found to be needed
   int ends = 0;                                    // of processes that had it in hand
   bool answered = false;                           // of a row at a child
@@ -77,6 +77,7 @@ struct RunnerChild {
   bool awaits = false;                               // all rows of a call run at once
   bool timed = false;                                // a timer looks at `since`
   bool serves = true;                                // else it is given no more calls
+  bool described = false;                            // in cells that rows need not be as large as
   bool ended = false;                                // the pool knows it no more
   std::string killed_for = {};                       // by the daemon's word
 };
@@ -214,6 +215,8 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
   mutable Mutex mutex_;
   std::vector<CalledRow> incoming_ SPDLD_GUARDED_BY(mutex_);
   bool posted_ SPDLD_GUARDED_BY(mutex_) = false;  // take_up()
+  // It was held again after nobody held it: the rows that come are the first of another job.
+  bool look_due_ SPDLD_GUARDED_BY(mutex_) = false;
   // The children have what they may: rows that come wait for the next answer.
   bool is_full_ SPDLD_GUARDED_BY(mutex_) = false;
   bool stopped_ SPDLD_GUARDED_BY(mutex_) = false;
