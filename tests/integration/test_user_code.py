@@ -261,6 +261,7 @@ def test_a_row_that_meets_a_server_that_is_down_is_tried_again_after_pauses(
                     raise ConnectionError("refused")
             return image
         """,
+        after=[{"random_horizontal_flip": {"p": 0.0}}],  # so that no two images are the same
         concurrency=1,
     )
     with file.open("a") as text:
