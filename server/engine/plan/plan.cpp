@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/check.h"
 #include "engine/plan/collate.h"
 #include "engine/plan/video_task.h"
 #include "media/audio/audio_task.h"
@@ -140,7 +141,7 @@ class Compiler {
       SPDLD_ASSIGN(Field* const made,
                    table_.make_value(part->name + "_present", ValueType::kBool, *part, "optional"));
       made->optional = false;
-      presences_.emplace_back(part, made->index);
+      presences_.emplace_back(part->index, made->index);
     }
     return {};
   }
@@ -329,10 +330,14 @@ class Compiler {
     order_tasks();
     plan_->first_made_value = table_.first_made_value();
     for (const ValueType type : table_.made_values()) plan_->made_values.push_back(no_value(type));
-    for (const auto& [part, value] : presences_)
-      plan_->presences.push_back({.request = *part->request, .value = value});
-    for (const std::size_t part : table_.requested_parts())
-      plan_->requests.push_back({.part = part});
+    const std::vector<std::size_t>& requested = table_.requested_parts();
+    for (const std::size_t part : requested) plan_->requests.push_back({.part = part});
+    for (const auto& [part, value] : presences_) {
+      const auto found = std::find(requested.begin(), requested.end(), part);
+      SPDLD_CHECK(found != requested.end());
+      plan_->presences.push_back(
+          {.request = static_cast<std::size_t>(found - requested.begin()), .value = value});
+    }
     const auto& cache = spec.cache;
     if (cache && plan_->requests.empty())
       return Status(Code::kInvalidArgument,
@@ -665,8 +670,8 @@ class Compiler {
   const SizesOfImages& sizes_;
   const source::ClassNames classes_;
   FieldTable table_;
-  std::vector<std::pair<const Field*, std::size_t>> presences_;  // of parts: a value of the row
-  std::vector<std::optional<std::size_t>> task_requests_;        // Field::request of each task
+  std::vector<std::pair<std::size_t, std::size_t>> presences_;  // of parts: a value of the row
+  std::vector<std::optional<std::size_t>> task_requests_;       // Field::request of each task
   std::map<std::string, std::uint64_t> occurrences_;
 };
 
