@@ -29,10 +29,11 @@ ListingProgress while_it_answers() {
     std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
   };
   return [seen = std::make_shared<Seen>()](std::uint64_t items, const std::string& what,
-                                           const std::vector<std::string>&) {
+                                           const std::vector<std::string>& pools) {
     const auto now = std::chrono::steady_clock::now();
     if (items != seen->items || what != seen->what) *seen = {items, what, now};
-    return now - seen->at < kStorageAnswers;
+    // Nobody is there who would start these.
+    return pools.empty() && now - seen->at < kStorageAnswers;
   };
 }
 
@@ -228,7 +229,8 @@ Asked<PipelinePtr> Catalogue::rebuild(const job::PipelineOwner& owner,
 Result<PipelinePtr> Catalogue::recall(const job::PipelineOwner& owner,
                                       const job::ApplyRequest& request, const Recorded& as) {
   const auto answered = [](Status why) -> Result<PipelinePtr> {
-    if (why.code() == Code::kCancelled) why = {Code::kUnavailable, "its storage does not answer"};
+    if (why.code() == Code::kCancelled)
+      why = {Code::kUnavailable, "neither its storage nor a process of its user's answers"};
     return tl::unexpected<Status>(std::move(why));
   };
   if (const auto text = text_of(owner.uid, request, while_it_answers()); !text)

@@ -14,6 +14,7 @@
 
 #include "base/mutex.h"
 #include "base/text/printable.h"
+#include "base/text/utf8.h"
 #include "source/bytes/binary.h"
 #include "source/bytes/digest_text.h"
 #include "source/item/columns.h"
@@ -148,7 +149,9 @@ class PythonOpener {
     if (columns->rows() > options_.max_items)
       return bad("it has " + std::to_string(columns->rows()) + " items, more than the " +
                  std::to_string(options_.max_items) + " that a dataset may have");
-    SPDLD_TRY(check_names(*columns));
+    SPDLD_TRY(check_columns(*columns));
+    for (const std::string& name : classes)
+      if (name.empty() || utf8(name) != name) return bad("a class has no name that is UTF-8");
     const ListingMemory::SharePtr memory = options_.share();
     SPDLD_TRY(memory->resize(columns->memory_bytes() + memory_bytes(classes))
                   .with_context(spec_.call.call));
@@ -167,11 +170,16 @@ class PythonOpener {
     return dataset;
   }
 
-  Status check_names(const Columns& columns) const {
+  // As its own processes have them; others may say anything.
+  Status check_columns(const Columns& columns) const {
     std::vector<std::string> names;
     for (const CallField& given : spec_.call.in) names.push_back(given.name);
     for (std::size_t column = 0; column < columns.size(); ++column) {
-      const std::string& name = columns.info(column).name;
+      const auto& [name, type, most] = columns.info(column);
+      const bool is_list = type == ValueType::kInt64List || type == ValueType::kFloat64List;
+      if (is_list || name.empty() || printable(name) != name)
+        return {Code::kInvalidArgument, spec_.call.call + ": columns(): '" + printable(name) +
+                                            "' is no column of integers, floats, bools or texts"};
       if (std::find(names.begin(), names.end(), name) != names.end())
         return {Code::kInvalidArgument, spec_.call.call + ": columns(): there is a column '" +
                                             printable(name) +

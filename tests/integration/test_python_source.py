@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import sys
 import textwrap
@@ -138,6 +139,45 @@ def test_select_goes_by_the_columns_and_the_index_and_asks_for_the_right_items(
     file = write(PLAIN, select={"where": where})
     wanted = [i for i in range(20) if i % 2 == 1 and i % 5 != 0 and i != 3]
     assert sorted(value for _, value, _ in epoch(load_here(file))) == [i * i for i in wanted]
+
+
+def test_a_field_may_have_the_name_of_a_column(load_here: Load, write: Write) -> None:
+    fields = {"label": "int64", "pixels": "uint8[2,3]"}
+    file = write(PLAIN, fields=fields, select={"where": "label == 'odd'"})
+    got = [label for batch in load_here(file) for label in batch["label"].tolist()]
+    assert sorted(got) == [i * i for i in range(1, ITEMS, 2)]
+
+
+def test_relative_paths_start_at_the_file(
+    load_here: Load, write: Write, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "size").write_text("24")
+    code = PLAIN.replace("self.items = items", "self.items = int(open('size').read())")
+    assert len(epoch(load_here(write(code)))) == ITEMS
+
+
+def test_repeated_items_are_numbered(load_here: Load, write: Write) -> None:
+    file = write(PLAIN)
+    file.write_text(file.read_text() + "repeat: {rows: 2, adjacent: false}\n")
+    got = [
+        (value, part)
+        for batch in load_here(file)
+        for value, part in zip(batch["value"].tolist(), batch["part"].tolist(), strict=True)
+    ]
+    assert sorted(got) == sorted((i * i, part) for i in range(ITEMS) for part in range(2))
+
+
+def test_a_restart_without_the_kept_listing_waits_for_nobody(
+    load_here: Load, write: Write, daemon: Any
+) -> None:
+    file = write(PLAIN)
+    daemon.ctl("apply", "-f", file, "--python", sys.executable)
+    daemon.stop()
+    runners.kill_supervisors(daemon.address)
+    shutil.rmtree(daemon.state_dir / "listings")
+    daemon.start()
+    assert "nor a process of its user's answers" in str(daemon.log())
+    assert sorted(epoch(load_here(file, job="later", replace=True)))[3] == (3, 9, 3)
 
 
 def test_buckets_go_by_a_column(load_here: Load, write: Write) -> None:
@@ -277,7 +317,9 @@ def test_a_dataset_of_another_size_ends_the_job_and_says_so(
         ("Data = 3", "neither a dataset nor what makes one"),
         ("import nowhere", "No module named 'nowhere'"),
         (PLAIN.replace('"label"', '"index"'), "a column 'index' already"),
-        (PLAIN.replace("% 5", "% 5 + 1j"), "a column holds integers"),
+        (PLAIN.replace("% 5", "% 5 + 1j"), "holds complex128, and a column holds integers"),
+        (PLAIN.replace('f"item {i}"', "i if i else 'none'"), "holds int, str, and a column"),
+        (PLAIN.replace("i % 2 for i", "2**63 for i"), "too"),
         (
             PLAIN.replace(
                 'range(self.items)],\n                "name"', 'range(3)],\n                "name"'

@@ -16,6 +16,7 @@ from ._arguments import device_name, known, seconds, text, whole
 from ._feed import END, Feed
 from ._map import StopCheck
 from ._output import maker
+from ._runner_frames import IN_RUNNER
 from ._state import Cursor, cursor_of, state_of
 from ._version import __version__
 
@@ -114,6 +115,11 @@ class Loader:
     ) -> None:
         if start not in ("fresh", "ledger"):
             raise ValueError(f"start is {start!r}: it is 'fresh' or 'ledger'")
+        if IN_RUNNER in os.environ:
+            raise RuntimeError(
+                "a loader is made by the script that a pipeline calls a function or dataset of, and "
+                "would wait for itself: put the training under if __name__ == '__main__':"
+            )
         timeout = seconds("timeout", timeout)
         if map is not None and not callable(map):
             raise TypeError(f"map is {map!r}, a {type(map).__name__}: give a function")

@@ -43,6 +43,7 @@ from ._runner_frames import (
     code_digest,
     connect,
     digest_of,
+    file_digest,
     receive,
     send,
 )
@@ -53,6 +54,7 @@ except ImportError:
     _bfloat16 = "uint16"
 
 _TEXT_BYTES = 8192
+_MOST_FILES = 400  # whose changes are noticed
 _GROUP_S = 0.0002  # answers of rows that are quicker are told together
 _NUMBERS = {
     "int64": struct.Struct("<q"),
@@ -72,10 +74,13 @@ def load(call: str) -> Any:
         _check_own(path.parent, os.stat(path.parent))
         sys.path.append(str(path.parent))
         known = path.stem if path.stem not in sys.modules else f"spdld_{path.stem}"
+        # Whoever starts the processes, a relative path means the same to all who share them.
+        os.chdir(path.parent)
         spec = importlib.util.spec_from_file_location(known, path)
         target = sys.modules[known] = importlib.util.module_from_spec(spec)
         exec(compile(_own_text(path), path, "exec"), target.__dict__)
     else:
+        os.chdir("/")
         _note_origins(place)
         target = importlib.import_module(place)
     for part in name.split("."):
@@ -101,10 +106,28 @@ def _note_origins(module: str) -> None:
         if spec is None:
             return
         if spec.has_location:
-            _imported[spec.origin] = code_digest(spec.origin)
+            _imported[spec.origin] = file_digest(spec.origin)
         path = spec.submodule_search_locations
         if path is None:
             return
+
+
+def _files_with(file: str, place: str) -> list[str]:
+    """The files that were imported of the function's package, or from beside its file."""
+    if not file:
+        return []
+    root = os.path.dirname(file)
+    package = getattr(sys.modules.get(place.partition(".")[0]), "__path__", None)
+    if package and not place.endswith(".py"):
+        root = next(iter(package))
+    found = {file}
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str) and path.startswith(root + os.sep):
+            within = path[len(root) :]
+            if "site-packages" not in within and (package or "site-packages" not in root):
+                found.add(path)
+    return sorted(found)[:_MOST_FILES]
 
 
 def _check_own(path: Path, info: os.stat_result) -> None:
@@ -133,13 +156,16 @@ def _is_private(gid: int) -> bool:
 
 
 def load_or_exit(pool: dict[str, Any]) -> Rows:
+    failed = "cannot be imported"
     try:
-        return Rows(pool, load(pool["call"]))
+        named = load(pool["call"])
+        failed = "was imported, and cannot be made or called"
+        return Rows(pool, named)
     except BaseException:
         version = ".".join(map(str, sys.version_info[:3]))
         print(
-            f"{pool['call']} cannot be imported by {sys.executable} (Python {version}), whose "
-            f"sys.path is {sys.path}:\n{traceback.format_exc()}",
+            f"{pool['call']} {failed} by {sys.executable} (Python {version}), whose sys.path is "
+            f"{sys.path}, in {os.getcwd()}:\n{traceback.format_exc()}",
             file=sys.stderr,
             flush=True,
         )
@@ -172,7 +198,10 @@ class Rows:
     def __init__(self, pool: dict[str, Any], named: Any) -> None:
         self.call = pool["call"]
         self.args = json.loads(pool["args"])
-        module = sys.modules.get(getattr(named, "__module__", ""))
+        place = self.call.rpartition(":")[0]
+        # Of an instance, what its class's module has is not what made it.
+        is_defined = isinstance(named, type) or inspect.isroutine(named)
+        module = sys.modules.get(getattr(named, "__module__", "") if is_defined else place)
         if pool["dataset"]:
             function = Items(self.call, named, self.args)
             self.args = {}
@@ -181,11 +210,9 @@ class Rows:
         else:
             raise TypeError(f"{self.call} is a {type(named).__name__}, and no function")
         self.function = function
-        place = self.call.rpartition(":")[0]
-        self.file = (
-            str(Path(place)) if place.endswith(".py") else getattr(module, "__file__", None) or ""
-        )
-        self.code = _imported.get(self.file) or code_digest(self.file)
+        file = str(Path(place)) if place.endswith(".py") else getattr(module, "__file__", "")
+        self.files = _files_with(file, place)
+        self.code = code_digest(self.files, _imported)
         self.names = [field["name"] for field in pool["out"]]
         self.awaits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - whether it is a coroutine's
@@ -571,7 +598,7 @@ def be_seed(pool: dict[str, Any], orders: socket.socket, start: Callable[[int], 
     rows = load_or_exit(pool)
     gc.collect()
     gc.freeze()  # the children share its pages for longer
-    orders.send(json.dumps({"file": rows.file, "code": rows.code.hex()}).encode())
+    orders.send(json.dumps({"files": rows.files, "code": rows.code.hex()}).encode())
     while True:
         data, fds, _, _ = socket.recv_fds(orders, 4096, 1)
         if not data:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 _INT64, _FLOAT64, _BOOL, _TEXT = 1, 2, 3, 4  # columns, as server/op/value.h has them
+_MOST_BYTES = 256 << 20  # of the description; a pause for others' rows, too
 _WAY_OUT = (
     "an order, cursors and shards go by the numbers of items: give a dataset that has __len__ and "
     "__getitem__, or write what it iterates over to tar shards or a table once"
@@ -48,36 +49,61 @@ class Items:
         classes = _classes(self.dataset)
         parts.append(struct.pack("<Q", len(classes)))
         parts += [_string(name) for name in classes]
+        size = sum(map(len, parts))
+        if size > _MOST_BYTES:
+            raise ValueError(
+                f"{self.call}: columns() takes {size} bytes, and may take {_MOST_BYTES}: leave out "
+                "what no condition asks for, or give numbers for texts"
+            )
         return b"".join(parts)
 
     def _column(self, name: str, values: Iterable[Any]) -> list[bytes]:
         if not isinstance(name, str) or not name.isidentifier():
             raise ValueError(f"{self.call}: columns(): {name!r} is no name of a field")
-        array = np.asarray(values)
-        if array.shape != (self.size,):
+        if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
+            values = list(values)  # an array of texts would be as wide as the longest
+            if values and all(isinstance(value, str) for value in values):
+                return self._texts(name, values)
+            values = self._numbers(name, values)
+        self._check_count(name, values.shape)
+        if values.dtype.kind == "b":
+            return [_head(name, _BOOL, 0, 1), _sized(values)]
+        if values.dtype.kind == "f":
+            return [_head(name, _FLOAT64, 0, 8), _sized(values.astype(np.float64))]
+        if values.dtype.kind == "u" and values.size and values.max() > np.iinfo(np.int64).max:
+            raise ValueError(f"{self.call}: columns(): {name!r} holds more than int64 does")
+        return [_head(name, _INT64, 0, 8), _sized(values.astype(np.int64))]
+
+    def _check_count(self, name: str, shape: tuple[int, ...]) -> None:
+        if shape != (self.size,):
             raise ValueError(
-                f"{self.call}: columns(): {name!r} has the shape {array.shape}, and needs one "
-                f"value for each of {self.size} items"
+                f"{self.call}: columns(): {name!r} has the shape {shape}, and needs one value for "
+                f"each of {self.size} items"
             )
-        kind = array.dtype.kind
-        if kind in "iu":
-            numbers = array.astype(np.int64)
-            if kind == "u" and (numbers < 0).any():
-                raise ValueError(f"{self.call}: columns(): {name!r} holds more than int64 does")
-            return [_head(name, _INT64, 0, 8), _sized(numbers)]
-        if kind == "f":
-            return [_head(name, _FLOAT64, 0, 8), _sized(array.astype(np.float64))]
-        if kind == "b":
-            return [_head(name, _BOOL, 0, 1), _sized(array)]
-        texts = [value.encode() for value in array.tolist() if isinstance(value, str)]
-        if len(texts) != self.size:
-            raise TypeError(
-                f"{self.call}: columns(): {name!r} is {array.dtype}, and a column holds integers, "
-                "floats, bools or texts"
-            )
+
+    def _texts(self, name: str, values: list[str]) -> list[bytes]:
+        self._check_count(name, (len(values),))
+        texts = [value.encode() for value in values]
         sizes = np.array([0, *map(len, texts)], np.uint64)
         head = _head(name, _TEXT, int(sizes.max()), 0, len(sizes))
         return [head, np.cumsum(sizes).tobytes(), _sized(np.frombuffer(b"".join(texts), np.uint8))]
+
+    def _numbers(self, name: str, values: list[Any]) -> np.ndarray:
+        for kinds, dtype in (
+            ((bool, np.bool_), np.bool_),
+            ((int, np.integer), np.int64),
+            ((int, float, np.integer, np.floating), np.float64),
+        ):
+            if all(isinstance(value, kinds) for value in values):
+                try:
+                    return np.array(values, dtype)
+                except OverflowError as error:
+                    raise ValueError(f"{self.call}: columns(): {name!r}: {error}") from None
+        found = sorted({type(value).__name__ for value in values})
+        raise TypeError(
+            f"{self.call}: columns(): {name!r} holds {', '.join(found[:4])}, and a column holds "
+            "integers, floats, bools or texts"
+        )
 
 
 def _string(text: str) -> bytes:
@@ -130,4 +156,6 @@ def _classes(dataset: object) -> list[str]:
     classes = getattr(dataset, "classes", None)
     if not isinstance(classes, (list, tuple)) or not all(isinstance(c, str) for c in classes):
         return []
+    if "" in classes or len(set(classes)) < len(classes):
+        return []  # what no condition could name
     return list(classes)

@@ -17,6 +17,7 @@ CELLS = 2
 MAX_CALL_ROWS = 64
 ALIGNMENT = 64
 DESCRIBE = 0xFFFFFFFFFFFFFFFF  # the item of a row that asks what a dataset is
+IN_RUNNER = "SPDLD_IN_RUNNER"  # in the environment of processes that run functions
 IMPORT_FAILED = 87  # an exit status of the supervisor's processes; what stderr has is why
 
 FRAMES = {
@@ -71,13 +72,19 @@ def digest_of(text: bytes) -> bytes:
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
-def code_digest(path: str) -> bytes:
-    """Of the file that a function comes from; of none that can be read, zeros."""
+def file_digest(path: str) -> bytes:
+    """Of one that cannot be read, zeros."""
     try:
         with open(path, "rb") as file:
             return digest_of(file.read())
     except OSError:
         return bytes(16)
+
+
+def code_digest(paths: list[str], known: dict[str, bytes] | None = None) -> bytes:
+    """Of the files that a function comes from, some of whose digests are known; of none, zeros."""
+    digests = [(known or {}).get(path) or file_digest(path) for path in paths]
+    return digest_of(b"".join(digests)) if any(map(any, digests)) else bytes(16)
 
 
 class TurnedAway(Exception):  # noqa: N818 - the frame's name

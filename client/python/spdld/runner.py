@@ -26,6 +26,7 @@ from typing import Any
 
 from ._runner_frames import (
     IMPORT_FAILED,
+    IN_RUNNER,
     MAGIC,
     REASONS,
     VERSION,
@@ -77,7 +78,8 @@ class Supervisor:
         self._pool: dict[str, Any] = {}
         self._seed = _Process()
         self._orders: socket.socket | None = None  # to the seed
-        self._code: tuple[str, bytes] | None = None  # that the seed imported: its file and digest
+        # That the seed imported: its files and their digest.
+        self._code: tuple[list[str], bytes] | None = None
         self._children: list[_Process] = []
         self._selector = selectors.DefaultSelector()
         self._next_look = 0.0
@@ -304,10 +306,10 @@ class Supervisor:
 
     def _hear_seed(self) -> None:
         try:
-            while data := self._orders.recv(4096):
+            while data := self._orders.recv(1 << 20):
                 told = json.loads(data)
-                if "file" in told:
-                    self._code = (told["file"], bytes.fromhex(told["code"]))
+                if "files" in told:
+                    self._code = (told["files"], bytes.fromhex(told["code"]))
                     continue
                 number, pid = told["number"], told["pid"]
                 child = self._children[number] if number < len(self._children) else _Process()
@@ -479,6 +481,7 @@ def main() -> int:
     for library in _ONE_THREAD:
         os.environ[f"{library}_NUM_THREADS"] = "1"
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ[IN_RUNNER] = "1"
     return Supervisor(options.address, options.pool, options.detach).run()
 
 

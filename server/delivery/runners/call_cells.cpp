@@ -23,7 +23,7 @@ using runner::AnswerKind;
 
 constexpr std::uint64_t kCellPage = 4096;
 constexpr std::uint64_t kMaxTextBytes = 16384;
-constexpr std::uint64_t kMaxDescriptionBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMaxDescriptionBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kReadAhead = 65536;
 
 std::uint64_t to_multiple(std::uint64_t bytes, std::uint64_t of = runner::kDataAlignment) {

@@ -151,7 +151,14 @@ void RunnerPool::add_views(std::vector<RunnerView>& views) const {
 void RunnerPool::look_again() {
   code_.reset();
   for (const auto& supervisor : supervisors_) {
-    if (supervisor->channel->send(runner::Look{}, RunnerFrameType::kLook)) ++supervisor->looks;
+    if (!supervisor->channel->send(runner::Look{}, RunnerFrameType::kLook)) continue;
+    ++supervisor->looks;
+    loop_->run_after(options_.patience,
+                     [pool = weak_from_this(), supervisor, answered = ++supervisor->asked] {
+                       const auto alive = pool.lock();
+                       if (alive != nullptr && supervisor->looked < answered)
+                         alive->gone(supervisor);
+                     });
   }
 }
 
@@ -459,24 +466,26 @@ Status RunnerPool::take_answer(RunnerChild& child, const runner::Answer& answer)
   for (std::size_t i = answer.first; i < end; ++i)
     if (call->rows[i].answered) return garbage("two answers to a row");
   std::vector<CalledRow> again;
+  bool described = false;  // which takes another time than rows do
   Status taken;
   CellReader cell(*child.cells, call->cell, answer.count);
   for (std::size_t i = answer.first; i < end && taken.ok(); ++i) {
     taken = take_row(child, *call, cell, i, again);
     if (taken.ok() && !call->rows[i].answered) taken = garbage("an answer that is not there");
     child.described = child.described || call->rows[i].describes;
+    described = described || call->rows[i].describes;
   }
   requeue(std::move(again));
   SPDLD_TRY(std::move(taken));
   const auto now = Clock::now();
   const std::chrono::nanoseconds took = (now - child.since) / answer.count;
-  row_time_ += (took - row_time_) / 8;
+  if (!described) row_time_ += (took - row_time_) / 8;
   child.since = now;
   {
     MutexLock lock(mutex_);
     RunnerView& view = views_[{child.supervisor.lock()->channel->id(), child.number}];
     view.rows += answer.count;
-    view.times.add(child.awaits ? now - child.begun : took, answer.count);
+    if (!described) view.times.add(child.awaits ? now - child.begun : took, answer.count);
     if (call->left == 0) ++view.calls;
   }
   if (call->left == 0) {
@@ -627,6 +636,7 @@ Status RunnerPool::take(RunnerSupervisor& supervisor, Channel::Frame frame) {
     if (!text) return garbage("an ImportFailed of another size");
     fail_waiting(*text);
   } else if (header && header->type == RunnerFrameType::kLooked && supervisor.looks > 0) {
+    ++supervisor.looked;
     if (--supervisor.looks == 0 && !code_) code_ = supervisor.code;
   } else {
     return garbage("a supervisor says nothing but ChildEnded, ImportFailed and Looked");

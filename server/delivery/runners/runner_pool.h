@@ -89,7 +89,11 @@ struct RunnerSupervisor {
   pid_t pid = 0;
   std::string python;
   std::map<std::uint32_t, std::shared_ptr<RunnerChild>> children = {};
-  int looks = 0;  // that it has not answered: its children are given no rows
+  // Looks that it was asked for, that it has answered, and the others: while there are any, its
+  // children are given no rows.
+  std::uint64_t asked = 0;
+  std::uint64_t looked = 0;
+  int looks = 0;
   std::optional<std::array<std::uint8_t, 16>> code = {};  // ChildHello's
 };
 
@@ -183,8 +187,7 @@ class RunnerPool : public std::enable_shared_from_this<RunnerPool> {
                   std::size_t index, std::vector<CalledRow>& again);
   void await_end(const std::shared_ptr<RunnerChild>& child);
   // Takes the answers that it has written, and its rows back. `why` empty: none of them is to
-  // blame.
-  // Not so often as `most`: a row that was in hand goes to another.
+  // blame. A row whose processes have ended `most` times comes back as bad; others go to another.
   void end_child(RunnerChild& child, const std::string& why, int most = kMostEnds);
   void take_ended(RunnerSupervisor& supervisor, const runner::ChildEnded& frame, std::string text);
   void fail_waiting(const std::string& text);

@@ -202,12 +202,17 @@ class Compiler {
 
   // The call that brings items of a dataset: what else is known of them is the listing's alone.
   Status add_dataset(const spec::StageSpec& stage, const DatasetSpec& dataset) {
-    SPDLD_TRY(add_call(stage, dataset.call,
-                       {.replaces = dataset.replaces_rejected,
-                        .place = stage.where.text(),
-                        .stage = "source.python"}));
-    table_.fields().remove_if([](const Field& field) { return field.kind == Field::Kind::kValue; });
-    return {};
+    const auto is_argument = [&](const Field& field) {
+      return std::any_of(dataset.call.in.begin(), dataset.call.in.end(),
+                         [&](const CallField& argument) { return argument.name == field.name; });
+    };
+    table_.fields().remove_if([&](const Field& field) {
+      return field.index < table_.first_made_value() && !is_argument(field);
+    });
+    return add_call(stage, dataset.call,
+                    {.replaces = dataset.replaces_rejected,
+                     .place = stage.where.text(),
+                     .stage = "source.python"});
   }
 
   // Makes the fields that the function is given, and enters those that it gives back.

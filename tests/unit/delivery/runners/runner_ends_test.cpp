@@ -214,6 +214,25 @@ TEST_F(RunnerEndsTest, CodeThatChangesUnderALaterJobEndsItLikewise) {
   EXPECT_THAT(sink_.status(2).message(), HasSubstr("has changed since rows were first made"));
 }
 
+TEST_F(RunnerEndsTest, ASupervisorThatDoesNotLookForALaterJobIsGivenUp) {
+  start({.patience = std::chrono::milliseconds(200)});
+  const CallSpec spec = text_call("def f(x): return x\n");
+  auto caller = open(spec);
+  const std::string key = key_of(*caller);
+  const pid_t supervisor = start_supervisor(key);
+  call(*caller, {"a"});
+  wait();
+  ::kill(supervisor, SIGSTOP);
+  caller.reset();
+  caller = open(spec);
+  call(*caller, {"b"});
+  wait_until([&] { return !caller->wanted().empty(); });
+  end(supervisor);
+  start_supervisor(key);
+  wait();
+  EXPECT_EQ(rows_.back().answer(), "b");
+}
+
 TEST_F(RunnerEndsTest, ASupervisorGoesOnWithTheNextDaemon) {
   start();
   CallSpec spec = text_call("def f(x): return x\n");
