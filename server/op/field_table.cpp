@@ -22,12 +22,13 @@ Status not_array(const std::string& op, const Field& field, const std::string& f
               "put it before that, or do the same in the function"};
 }
 // "comes back as float32[4], and 'resize' works on …"
-constexpr const char* kPictures =
+constexpr const char* kPictureArrays =
     "uint8 or uint16 of [height, width, channels] with 1 to 4 channels: declare it so, ";
-constexpr const char* kSounds =
+constexpr const char* kSoundArrays =
     "sound, which is declared as {type: 'float32[-1]', sample_rate: 16000}: declare it so, ";
 
-constexpr const char* kLists = "float64 or int64 of [-1], or [-1, 4] of boxes: declare it so, ";
+constexpr const char* kListArrays =
+    "float64 or int64 of [-1], or [-1, 4] of boxes: declare it so, ";
 
 bool is_list(const TensorSpec& tensor) {
   const std::size_t rank = tensor.shape.size();
@@ -237,7 +238,7 @@ Result<Field*> FieldTable::numbers(const std::string& name, const std::string& o
     return error(Code::kInvalidArgument,
                  "'" + op + "': there is no field '" + name + "'; there are " + names());
   if (field->kind == Field::Kind::kArray) {
-    if (!is_list(field->tensor)) return tl::unexpected<Status>(not_array(op, *field, kLists));
+    if (!is_list(field->tensor)) return tl::unexpected<Status>(not_array(op, *field, kListArrays));
     field->type =
         field->tensor.dtype == DType::kInt64 ? ValueType::kInt64List : ValueType::kFloat64List;
     array_values_.push_back(
@@ -288,7 +289,7 @@ Result<std::vector<Field*>> FieldTable::movable(const std::vector<std::string>& 
         return std::string("images, masks and boxes: put '") +
                (field.kind == Field::Kind::kPart ? "decode_image" : "bounding_boxes");
       },
-      "images: put 'decode_image'", kPictures);
+      "images: put 'decode_image'", kPictureArrays);
 }
 
 void FieldTable::take_up(const std::vector<std::string>& names, bool (*fits)(const FieldChain&)) {
@@ -343,7 +344,7 @@ Result<std::vector<Field*>> FieldTable::sounds(const std::vector<std::string>& n
                chosen(
                    *this, names, op, fits,
                    [](const Field&) { return std::string("sound: put 'decode_audio"); },
-                   "sound: put 'decode_audio'", kSounds));
+                   "sound: put 'decode_audio'", kSoundArrays));
   for (Field* const field : found) field->ops.push_back(op);
   return found;
 }
