@@ -125,6 +125,7 @@ class PythonOpener {
     const std::string why = "what was applied cannot be opened: " + kept.error().message();
     const std::string way_out = "; apply the pipeline again and start its jobs anew";
     const auto now = ask();
+    if (!now && now.error().code() == Code::kCancelled) return now;
     if (!now)
       return error(Code::kDataLoss,
                    why + ", nor asked for again: " + now.error().message() + way_out);
