@@ -240,16 +240,14 @@ RowState Run::begin_call(Row& row, CallSink& sink, std::uint64_t token) {
   return RowState::kCalled;
 }
 
-// What is delivered as the function gives it back is not copied in between.
+// Has the fields that are delivered as the function gives them back written to the batch's slot.
 void Run::deliver_into_slot(const Row& row, std::size_t first_array, CallRow& call) const {
   for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
     const TensorSource& source = plan_->sources[t];
     const TensorSpec& spec = plan_->tensors[t];
     if (source.kind != TensorSource::Kind::kArray || spec.kind != FieldKind::kDense) continue;
     if (source.index < first_array || source.index - first_array >= call.into.size()) continue;
-    std::size_t bytes = wire::dtype_bytes(spec.dtype);
-    for (const std::int64_t extent : spec.shape) bytes *= static_cast<std::size_t>(extent);
-    call.into[source.index - first_array] = {output(row, t).data(), bytes};
+    call.into[source.index - first_array] = {output(row, t).data(), plan_->layout.row_bytes(t)};
   }
 }
 

@@ -32,7 +32,7 @@ ListingProgress while_it_answers() {
                                            const std::vector<std::string>& pools) {
     const auto now = std::chrono::steady_clock::now();
     if (items != seen->items || what != seen->what) *seen = {items, what, now};
-    // Nobody is there who would start these.
+    // While the daemon begins, nobody is there who would start processes.
     return pools.empty() && now - seen->at < kStorageAnswers;
   };
 }

@@ -162,7 +162,7 @@ Result<std::unique_ptr<source::Source>> PipelineBuilder::open_source(
   options.wait_for_runners = [&](const std::string& what, const std::vector<std::string>& pools) {
     if (progress && !progress(0, what, pools)) stop.request_stop();
   };
-  // An apply alone may have nobody who would start them.
+  // Ranks start the processes that they wait for; who applies does only if it says so.
   const bool is_apply = varied == nullptr && dataset.empty();
   options.may_wait_for_runners = !is_apply || request.starts_runners || request.from_loader;
   std::vector<std::string> warnings;

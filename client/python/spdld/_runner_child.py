@@ -74,7 +74,7 @@ def load(call: str) -> Any:
         _check_own(path.parent, os.stat(path.parent))
         sys.path.append(str(path.parent))
         known = path.stem if path.stem not in sys.modules else f"spdld_{path.stem}"
-        # Whoever starts the processes, a relative path means the same to all who share them.
+        # Jobs share the processes: what a relative path means must not hang on who started them.
         os.chdir(path.parent)
         spec = importlib.util.spec_from_file_location(known, path)
         target = sys.modules[known] = importlib.util.module_from_spec(spec)

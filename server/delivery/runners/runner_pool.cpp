@@ -152,7 +152,6 @@ void RunnerPool::look_again() {
   code_.reset();
   for (const auto& supervisor : supervisors_) {
     if (!supervisor->channel->send(runner::Look{}, RunnerFrameType::kLook)) continue;
-    ++supervisor->looks;
     loop_->run_after(options_.patience,
                      [pool = weak_from_this(), supervisor, answered = ++supervisor->asked] {
                        const auto alive = pool.lock();
@@ -307,7 +306,7 @@ std::shared_ptr<RunnerChild> RunnerPool::idlest() const {
   const std::shared_ptr<RunnerChild>* found = nullptr;
   for (const auto& supervisor : supervisors_)
     for (const auto& [number, child] : supervisor->children)
-      if (child->serves && supervisor->looks == 0 && child->calls.size() < runner::kCells &&
+      if (child->serves && !supervisor->is_looking() && child->calls.size() < runner::kCells &&
           (found == nullptr || child->calls.size() < (*found)->calls.size()))
         found = &child;
   return found == nullptr ? nullptr : *found;
@@ -472,9 +471,9 @@ Status RunnerPool::take_answer(RunnerChild& child, const runner::Answer& answer)
   for (std::size_t i = answer.first; i < end && taken.ok(); ++i) {
     taken = take_row(child, *call, cell, i, again);
     if (taken.ok() && !call->rows[i].answered) taken = garbage("an answer that is not there");
-    child.described = child.described || call->rows[i].describes;
     described = described || call->rows[i].describes;
   }
+  child.described = child.described || described;
   requeue(std::move(again));
   SPDLD_TRY(std::move(taken));
   const auto now = Clock::now();
@@ -575,8 +574,8 @@ Result<std::shared_ptr<RunnerChild>> RunnerPool::add_child(
     return error(Code::kAlreadyExists, fmt::format("child {} is there already", hello.number));
   const auto code = std::to_array(hello.code);
   const bool is_known = code != decltype(code){};
-  // What comes of one that has not looked yet is not known before it answers.
-  const bool counts = is_known && supervisor->looks == 0;
+  // A supervisor that is looking may end with its children, whose code does not count then.
+  const bool counts = is_known && !supervisor->is_looking();
   if (counts && code_.value_or(code) != code) {
     const std::string changed = fmt::format(
         "the file of {} has changed since rows were first made with it, and others would come of "
@@ -635,9 +634,9 @@ Status RunnerPool::take(RunnerSupervisor& supervisor, Channel::Frame frame) {
     const auto text = failed ? frame_text(frame, *failed) : std::nullopt;
     if (!text) return garbage("an ImportFailed of another size");
     fail_waiting(*text);
-  } else if (header && header->type == RunnerFrameType::kLooked && supervisor.looks > 0) {
+  } else if (header && header->type == RunnerFrameType::kLooked && supervisor.is_looking()) {
     ++supervisor.looked;
-    if (--supervisor.looks == 0 && !code_) code_ = supervisor.code;
+    if (!supervisor.is_looking() && !code_) code_ = supervisor.code;
   } else {
     return garbage("a supervisor says nothing but ChildEnded, ImportFailed and Looked");
   }

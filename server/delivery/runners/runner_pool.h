@@ -89,12 +89,12 @@ struct RunnerSupervisor {
   pid_t pid = 0;
   std::string python;
   std::map<std::uint32_t, std::shared_ptr<RunnerChild>> children = {};
-  // Looks that it was asked for, that it has answered, and the others: while there are any, its
-  // children are given no rows.
-  std::uint64_t asked = 0;
-  std::uint64_t looked = 0;
-  int looks = 0;
+  std::uint64_t asked = 0;                                // to look
+  std::uint64_t looked = 0;                               // answers to that
   std::optional<std::array<std::uint8_t, 16>> code = {};  // ChildHello's
+
+  // Its children are given no rows until it has looked whether their code is the current one.
+  bool is_looking() const { return looked < asked; }
 };
 
 // The rows that wait for one user's function, and the processes that run it. Made and owned by
