@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -20,6 +21,8 @@ import kinds
 import numpy as np
 import on_gpu
 import pytest
+import runners
+import spdld
 from integration import ranks
 from integration.hung_mount import HungMount
 from PIL import Image
@@ -274,6 +277,23 @@ def pipeline() -> pathlib.Path | None:
 @pytest.fixture
 def daemon(make_daemon: Callable[..., Daemon], pipeline: pathlib.Path | None) -> Daemon:
     return make_daemon(pipelines=[] if pipeline is None else [pipeline])
+
+
+@pytest.fixture
+def daemon_of_code(make_daemon: Callable[..., Daemon]) -> Iterator[Daemon]:
+    """One whose runners end with it."""
+    made = make_daemon()
+    yield made
+    runners.kill_supervisors(made.address)
+
+
+@pytest.fixture
+def load_here(daemon: Daemon) -> Iterator[Callable[..., spdld.Loader]]:
+    """load_here(pipeline, …): a loader of this process."""
+    with contextlib.ExitStack() as made:
+        yield lambda pipeline, **options: made.enter_context(
+            spdld.Loader(pipeline, address=daemon.address, **options)
+        )
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -64,10 +64,8 @@ RANDOM = """
 
 
 @pytest.fixture
-def daemon(make_daemon: Callable[..., Any]) -> Iterator[Any]:
-    made = make_daemon()
-    yield made
-    runners.kill_supervisors(made.address)
+def daemon(daemon_of_code: Any) -> Any:
+    return daemon_of_code
 
 
 @pytest.fixture
@@ -100,15 +98,6 @@ def write(tmp_path: pathlib.Path) -> Write:
         return path
 
     return make
-
-
-@pytest.fixture
-def load_here(daemon: Any) -> Iterator[Load]:
-    """load_here(pipeline, …): a loader of this process."""
-    with contextlib.ExitStack() as made:
-        yield lambda pipeline, **options: made.enter_context(
-            spdld.Loader(pipeline, address=daemon.address, **options)
-        )
 
 
 def rows(batch: Any) -> Rows:

@@ -54,10 +54,8 @@ def children(daemon: Any) -> list[int]:
 
 
 @pytest.fixture
-def daemon(make_daemon: Callable[..., Any]) -> Iterator[Any]:
-    made = make_daemon()
-    yield made
-    runners.kill_supervisors(made.address)
+def daemon(daemon_of_code: Any) -> Any:
+    return daemon_of_code
 
 
 @pytest.fixture
@@ -93,15 +91,6 @@ def write(tmp_path: pathlib.Path, make_dataset: Callable[..., Any]) -> Write:
         return path
 
     return make
-
-
-@pytest.fixture
-def load_here(daemon: Any) -> Iterator[Load]:
-    """load_here(pipeline, …): a loader of this process."""
-    with contextlib.ExitStack() as made:
-        yield lambda pipeline, **options: made.enter_context(
-            spdld.Loader(pipeline, address=daemon.address, **options)
-        )
 
 
 def rows(batch: Any) -> Rows:
