@@ -67,8 +67,7 @@ RowOutput RowCalls::array(const Plan& plan, std::size_t array) {
   const TensorSpec& tensor = plan.arrays[array];
   PackedRow& row = arrays_[array];
   if (tensor.kind != FieldKind::kDense) return {tensor, row};
-  std::uint64_t bytes = wire::dtype_bytes(tensor.dtype);
-  for (const std::int64_t extent : tensor.shape) bytes *= static_cast<std::uint64_t>(extent);
+  const std::uint64_t bytes = tensor.row_bytes();
   std::byte* const data = row.bytes.resize(bytes);
   row.view = {data, bytes};
   std::copy(tensor.shape.begin(), tensor.shape.end(), row.shape.begin());

@@ -55,11 +55,8 @@ int rows_at_calls(const Plan& plan, unsigned workers) {
   constexpr std::uint64_t kFewest = 4;
   if (plan.calls.empty()) return 0;
   std::uint64_t row = 0;
-  for (const TensorSpec& array : plan.arrays) {
-    std::uint64_t bytes = wire::dtype_bytes(array.dtype);
-    for (const std::int64_t extent : array.shape) bytes *= static_cast<std::uint64_t>(extent);
-    row += array.kind == FieldKind::kDense ? bytes : kUnknownRow;
-  }
+  for (const TensorSpec& array : plan.arrays)
+    row += array.kind == FieldKind::kDense ? array.row_bytes() : kUnknownRow;
   std::uint64_t processes = 0;
   for (const PlannedCall& call : plan.calls)
     processes +=

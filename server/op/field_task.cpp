@@ -68,18 +68,16 @@ Result<std::byte*> RowOutput::resize(std::span<const std::int64_t> shape) {
 }
 
 Status RowOutput::put_nothing() {
-  std::array<std::int64_t, wire::kMaxRank> shape{};
-  std::copy(tensor_->shape.begin(), tensor_->shape.end(), shape.begin());
-  const std::span<std::int64_t> extents(shape.data(), tensor_->shape.size());
   if (packed_ != nullptr) {
+    std::array<std::int64_t, wire::kMaxRank> shape{};
+    std::copy(tensor_->shape.begin(), tensor_->shape.end(), shape.begin());
+    const std::span<std::int64_t> extents(shape.data(), tensor_->shape.size());
     std::replace(extents.begin(), extents.end(), std::int64_t{-1}, std::int64_t{0});
     // Rows of bytes have one extent.
     const auto made = resize({shape.data(), std::max<std::size_t>(extents.size(), 1)});
     return made ? Status() : made.error();
   }
-  std::uint64_t bytes = wire::dtype_bytes(tensor_->dtype);
-  for (const std::int64_t extent : extents) bytes *= static_cast<std::uint64_t>(extent);
-  std::memset(data_, 0, bytes);
+  std::memset(data_, 0, tensor_->row_bytes());
   return {};
 }
 

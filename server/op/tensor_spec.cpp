@@ -49,4 +49,10 @@ Result<DType> parse_dtype(std::string_view name) {
   return error(Code::kInvalidArgument, "'" + std::string(name) + "' is no dtype");
 }
 
+std::uint64_t TensorSpec::row_bytes() const {
+  std::uint64_t bytes = wire::dtype_bytes(dtype);
+  for (const std::int64_t extent : shape) bytes *= static_cast<std::uint64_t>(extent);
+  return bytes;
+}
+
 }  // namespace spdld

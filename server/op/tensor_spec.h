@@ -50,6 +50,8 @@ struct TensorSpec {
   // tells: that one. They are stacked where no other way is asked for.
   std::vector<std::int64_t> seen_shape = {};
 
+  // Of a row, where all have one shape.
+  std::uint64_t row_bytes() const;
   // How such rows get one shape, or how else they are collated.
   std::string mend() const;
 
